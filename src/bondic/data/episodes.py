@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Episodes:
     """The episodes of some rows, by one id per row."""
 
-    ids: npt.NDArray[np.generic]  # (n,)
+    ids: npt.NDArray[Any]  # (n,)
 
     @staticmethod
     def of(part: Transitions) -> Episodes:
@@ -36,25 +36,32 @@ class Episodes:
         return Episodes(EpisodeNumbers().of(part))
 
     @cached_property
+    def _ascending(self) -> bool:
+        """Whether ids never fall, as in most logs: then nothing has to be sorted."""
+        return bool(np.all(self.ids[1:] >= self.ids[:-1]))
+
+    @cached_property
     def order(self) -> IntArray:
         """(n,) all rows, episode by episode."""
-        return np.argsort(self.ids, kind="stable")
+        return np.arange(self.ids.size) if self._ascending else np.argsort(self.ids, kind="stable")
 
     @cached_property
     def _begins(self) -> BoolArray:
         """(n,) whether an episode begins at this place of `order`."""
-        sorted_ids = self.ids[self.order]
+        sorted_ids = self.ids if self._ascending else self.ids[self.order]
         return np.concatenate([np.ones(min(1, sorted_ids.size), dtype=bool), sorted_ids[1:] != sorted_ids[:-1]])
 
     @cached_property
     def lengths(self) -> IntArray:
         """(episodes,) in the order of first rows."""
+        if self._ascending:
+            return np.diff(np.append(self.first, self.ids.size))
         return np.bincount(self.number, minlength=self.first.size)
 
     @cached_property
     def first(self) -> IntArray:
         """(episodes,) the row that begins each, in order."""
-        return np.sort(self.order[self._begins])
+        return np.flatnonzero(self._begins) if self._ascending else np.sort(self.order[self._begins])
 
     @cached_property
     def last(self) -> IntArray:
@@ -66,6 +73,8 @@ class Episodes:
     @cached_property
     def number(self) -> IntArray:
         """(n,) 0, 1, ... in order of first appearance."""
+        if self._ascending:
+            return np.cumsum(self._begins) - 1
         out = np.empty(self.order.size, dtype=np.int64)
         out[self.order] = np.searchsorted(self.first, self.order[self._begins])[np.cumsum(self._begins) - 1]
         return out
@@ -73,6 +82,10 @@ class Episodes:
     @cached_property
     def step(self) -> IntArray:
         """(n,) how many rows of its episode stand before each row."""
+        if self._ascending:
+            found = np.arange(self.ids.size)
+            found -= np.repeat(self.first, self.lengths)
+            return found
         out = np.empty(self.order.size, dtype=np.int64)
         out[self.order] = np.arange(out.size) - np.flatnonzero(self._begins)[np.cumsum(self._begins) - 1]
         return out

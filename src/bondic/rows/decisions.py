@@ -14,6 +14,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
 from bondic.data._arrays import FloatArray, IntArray
+from bondic.data.episodes import Episodes
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
 from bondic.policies.learned import PolicyMixture
 from bondic.policies.logged_target import LoggedBehavior
@@ -56,14 +57,10 @@ def read_decisions(
             _refuse_later_steps(rows, found)
         return found
     keys = read_keys(rows)
-    episodes = episode_numbers(rows, keys)
-    order, lengths = np.argsort(episodes, kind="stable"), np.bincount(episodes)
-    position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    check_steps(rows, order, position, keys)
-    steps = np.empty(order.size, dtype=np.int64)
-    steps[order] = position
+    episodes = Episodes(episode_numbers(rows, keys))
+    check_steps(rows, episodes, keys)
     own = isinstance(rows.policy, LoggedBehavior)
-    return Decisions("lower", rows.terms, **columns, episodes=episodes, steps=steps, of_behavior=own)
+    return Decisions("lower", rows.terms, **columns, episodes=episodes.ids, steps=episodes.step, of_behavior=own)
 
 
 def _columns(

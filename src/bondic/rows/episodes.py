@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bondic.core.bounded import portions
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
@@ -80,23 +81,21 @@ def episode_numbers(problem: Rows, keys: Keys | None = None) -> IntArray:
     return Episodes(ids[log.counted]).number
 
 
-def check_steps(problem: Rows, order: IntArray, position: IntArray, keys: Keys | None = None) -> None:
-    """Row t of an episode must be its step t: a gap would leave a ratio out of the product.
-
-    `order` lists the problem's rows episode by episode, `position` counts them within their episode.
-    """
+def check_steps(problem: Rows, episodes: Episodes, keys: Keys | None = None) -> None:
+    """Row t of an episode must be its step t: a gap would leave a ratio out of the product."""
     log = keys or read_keys(problem)
-    rows = log.counted[order]
     if log.timesteps is None:
-        _check_joints(log, rows[:-1][position[1:] > 0], rows[1:][position[1:] > 0])
+        _check_joints(log, *(log.counted[side] for side in episodes.pairs))
         return
-    wrong = np.flatnonzero(log.timesteps[rows] != position)
-    if wrong.size:
-        row = int(rows[wrong[0]])
-        raise InvalidInput(
-            f"Row {row} is row {int(position[wrong[0]])} of its episode but carries timestep {int(log.timesteps[row])}: rows "
-            "are missing. A trajectory's weight is the product over all its steps from 0 on."
-        )
+    for some in portions(log.counted.size):
+        rows, steps = log.counted[some], episodes.step[some]
+        wrong = np.flatnonzero(log.timesteps[rows] != steps)
+        if wrong.size:
+            row = int(rows[wrong[0]])
+            raise InvalidInput(
+                f"Row {row} is row {int(steps[wrong[0]])} of its episode but carries timestep {int(log.timesteps[row])}: rows "
+                "are missing. A trajectory's weight is the product over all its steps from 0 on."
+            )
 
 
 def _check_joints(log: Keys, earlier: IntArray, later: IntArray) -> None:

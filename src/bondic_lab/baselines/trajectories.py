@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bondic.core.claims import Assumption, ErrorBudget
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import Terms, ValueRange, discounted_steps, range_of, value_range
+from bondic.data.episodes import Episodes
 from bondic.rendering import counted
 from bondic.rows import Rows
 from bondic.rows.episodes import check_steps, episode_numbers, own_starts
@@ -167,7 +168,7 @@ def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior 
     order = np.argsort(episodes, kind="stable")
     lengths = np.bincount(episodes)
     position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    check_steps(problem, order, position)
+    check_steps(problem, Episodes(episodes))
     check_starts(problem, order[position == 0])
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]

@@ -13,7 +13,7 @@ left out of the first sum, and count with v_t in the second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -81,6 +81,7 @@ class Decisions:
     episodes: IntArray  # (n,) 0, 1, ... in order of their first row
     steps: IntArray  # (n,) within the episode
     of_behavior: bool = False  # whether the policy is the one that made the log
+    known: dict[float, Ratios] = field(default_factory=dict)  # products by Γ, the same from both ends
 
     unit: ClassVar[str] = "episode"
 
@@ -101,7 +102,7 @@ class Decisions:
     def of_today(self) -> Self:
         """The same units, weighed for the policy that made the log."""
         slots = np.broadcast_to(np.int64(0), self.rows.shape)
-        return replace(self, ratios=Ratios.ones(self.rows.size), slots=slots, probs=None, of_behavior=True)
+        return replace(self, ratios=Ratios.ones(self.rows.size), slots=slots, probs=None, of_behavior=True, known={})
 
     def before(self, row: int) -> int:
         """How many of these rows stand before a row of the log."""
@@ -156,7 +157,7 @@ class Decisions:
         names = ("rows", "logged_rewards", "ratios", "continues", "observations", "slots", "probs", "episodes", "steps")
         columns = {name: getattr(self, name) for name in names}
         columns = {name: values[rows] for name, values in columns.items() if values is not None}
-        return replace(self, **(columns | {"episodes": self.renumbered(columns["episodes"])}))
+        return replace(self, **(columns | {"episodes": self.renumbered(columns["episodes"])}), known={})
 
     def renumbered(self, episodes: IntArray) -> IntArray:
         """Numbers of units without gaps, in their order."""
@@ -238,12 +239,18 @@ class Decisions:
 
     def per_decision(self, factor: float) -> tuple[FloatArray, float]:
         """v_0 + sum_t γ^t ρ_{0:t} (r_t + γ v_{t+1} - v_t) / Γ^(t+1) of every unit; and v_0."""
-        steps, gamma = self.steps, self.terms.gamma
+        steps, gamma, sign = self.steps, self.terms.gamma, self.sign
         below, over = self.least_values(int(steps.max()) + 1)
-        following = np.where(self.continues, gamma * below[steps + 1], 0.0)
-        size = np.abs(self.rewards) + np.abs(following) + np.abs(over[steps])
-        gain = np.maximum(self.rewards + following - over[steps] - 8 * U * size, 0.0)
-        return above(below[0], self._sums(gain * self._weights(factor) * _powers(gamma, steps))), float(below[0])
+        powers, weights = _powers(gamma, int(steps.max())), self.products(factor)
+
+        def gains(some: slice) -> FloatArray:
+            rewards, step = sign * self.logged_rewards[some], steps[some]
+            following = np.where(self.continues[some], gamma * below[step + 1], 0.0)
+            size = np.abs(rewards) + np.abs(following) + np.abs(over[step])
+            gain = np.maximum(rewards + following - over[step] - 8 * U * size, 0.0)
+            return np.asarray(gain * np.minimum(weights[some].low(), MAX_WEIGHT) * powers[step])
+
+        return above(below[0], self._sums(filled(steps.size, gains))), float(below[0])
 
     def whole(self, factor: float) -> FloatArray:
         """v_lo + ρ_{0:T-1} (G + γ^T v_T 1[cut] - v_lo)_+ / Γ^T with a stated value range, which holds every return.
@@ -251,10 +258,11 @@ class Decisions:
         The bracket of a complete episode is >= 0; that of one that was cut is at most its mean over what would have followed.
         """
         low, last, gamma = self.limits.low, self.last_rows, self.terms.gamma
-        powers, length = _powers(gamma, self.steps), self.steps[last]
+        table, length = _powers(gamma, int(self.steps.max()) + 1), self.steps[last]
+        powers = table[self.steps]
         returns, gross = self._sums(self.rewards * powers), self._sums(np.abs(self.rewards) * powers)
         least = np.array([range_of(self.terms, time).low for time in range(int(self.steps.max()) + 2)])[length + 1]
-        rest = np.where(self.continues[last], least * _powers(gamma, length + 1), 0.0)
+        rest = np.where(self.continues[last], least * table[length + 1], 0.0)
         error = (length + 32) * 8 * U * (gross + np.abs(returns) + np.abs(rest) + abs(low))
         return above(low, np.maximum(returns + rest - low - error, 0.0) * self._weights(factor)[last])
 
@@ -333,6 +341,11 @@ class Decisions:
         """ρ_{0:t} / Γ^(t+1) for every row. No episode sees the size of another."""
         if self.of_behavior and factor == 1.0:
             return self.ratios
+        if factor not in self.known:
+            self.known[factor] = self._products(factor)
+        return self.known[factor]
+
+    def _products(self, factor: float) -> Ratios:
         with np.errstate(divide="ignore"):
             logs = np.log(self.ratios.values / factor)
         dead = np.isneginf(logs)
@@ -474,10 +487,10 @@ def _least_value(terms: Terms, steps: int | None) -> tuple[float, float]:
     return (min(low, value.lower), min(low, value.upper)) if terms.may_terminate else (value.lower, value.upper)
 
 
-def _powers(gamma: float, exponents: IntArray) -> FloatArray:
-    """γ^t, from below."""
-    table = np.array([1.0, *np.cumprod(np.full(int(exponents.max()), gamma))])
-    return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))[exponents]
+def _powers(gamma: float, most: int) -> FloatArray:
+    """1, γ, ..., γ^most, from below."""
+    table = np.array([1.0, *np.cumprod(np.full(most, gamma))])
+    return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))
 
 
 def _steps_left(terms: Terms, steps: IntArray) -> FloatArray:

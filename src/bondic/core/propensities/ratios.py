@@ -36,7 +36,7 @@ class Ratios:
     @staticmethod
     def ones(count: int) -> Ratios:
         """Of the behavior to itself."""
-        return Ratios(np.ones(count), np.broadcast_to(0.0, count))
+        return Ratios(np.broadcast_to(1.0, count), np.broadcast_to(0.0, count))
 
     @staticmethod
     def of(target: FloatArray, behavior: FloatArray, roundings: int) -> Ratios:
