@@ -2,7 +2,7 @@
 
 python benchmarks/large.py --rows 100000 1000000 10000000        both logs, every size, with ratios and slopes
 python benchmarks/large.py --rows 1000000 --rivals --tool        also means, obp, a fitted Q, confseq; `bondic evaluate`
-python benchmarks/large.py --rows 1000000 --logs clicks --actions 1000
+python benchmarks/large.py --rows 1000000 --logs clicks logged --actions 1000   ("logged": the policy is a column)
 """
 
 from __future__ import annotations
@@ -66,6 +66,17 @@ def clicks(rows: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
+def logged(rows: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Clicks with a column of the policy's probabilities of the logged actions."""
+    found = clicks(rows, actions, rng)
+    places = [slice(top, top + 2**14) for top in range(0, rows, 2**14)]
+    states = np.stack([found[f"obs_{k}"] for k in range(3)], axis=1)
+    target = [
+        np.take_along_axis(clicks_policy(states[k], actions), found["action"][k, None], axis=1)[:, 0] for k in places
+    ]
+    return found | {"target_action_probs": np.concatenate(target)}
+
+
 def episodes(rows: int, first: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
     """Clicks in episodes of three."""
     found, step = clicks(rows, actions, rng), np.arange(rows) % 3
@@ -120,7 +131,12 @@ def write(folder: Path, log: str, rows: int, actions: int) -> None:
     part = PART if log != "episodes" else PART - PART % 3
     for number, first in enumerate(range(0, rows, part)):
         rng, count = np.random.default_rng([11, number]), min(part, rows - first)
-        made = {"clicks": clicks, "episodes": partial(episodes, first=first), "table": partial(table, first=first)}
+        made = {
+            "clicks": clicks,
+            "logged": logged,
+            "episodes": partial(episodes, first=first),
+            "table": partial(table, first=first),
+        }
         columns = made[log](count, actions=actions, rng=rng)
         pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=2**16)
 
@@ -176,14 +192,15 @@ def ours(folder: Path, actions: int) -> dict[str, Any]:
         asking[0] += time.process_time() - begun
         return found
 
-    log = bondic.stream_log(folder, memory="1GB", one_step="clicks" in folder.name)
+    single = folder.name.startswith(("clicks", "logged"))
+    log = bondic.stream_log(folder, memory="1GB", one_step=single)
     opened = time.perf_counter() - clock
     if "table" in folder.name:
         policy, stated = bondic.CallablePolicy(table_policy), {"gamma": GAMMA}
         initial: Any = bondic.InitialStates.exact([[0.0]])
     else:
-        policy, initial = bondic.CallablePolicy(asked), None
-        stated = {"gamma": 0.0 if "clicks" in folder.name else 0.5}
+        policy = bondic.LoggedTarget() if "logged" in folder.name else bondic.CallablePolicy(asked)
+        initial, stated = None, {"gamma": 0.0 if single else 0.5}
     problem = bondic.make_problem(log, policy, initial, reward_range=(0.0, 1.0), **stated)
     made = time.perf_counter() - clock - opened
     result = bondic.estimate_interval(problem, alpha=0.1)
@@ -230,7 +247,9 @@ def timed(what: str, folder: Path, actions: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "episodes", "table"])
+    parser.add_argument(
+        "--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "logged", "episodes", "table"]
+    )
     parser.add_argument("--actions", type=int, default=10)
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--tool", action="store_true")

@@ -197,11 +197,13 @@ def check_probabilities(
     for top in range(0, rows, step):
         some = probs[top : top + step]
         sums[top : top + step] = some.sum(axis=1)
-        fine = fine and bool(some.min() >= 0.0 and some.max() < np.inf)  # what is not a number is refused as well
-    if not fine:
-        row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1))[0])
-        where = _place(what, row, log_rows, first)
-        raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")
+        fine = fine and bool(some.min() >= 0.0)  # what is not a number is refused as well
+    if not (fine and np.isfinite(sums).all()):
+        wrong = np.flatnonzero(~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1))
+        if wrong.size:
+            row = int(wrong[0])
+            where = _place(what, row, log_rows, first)
+            raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
