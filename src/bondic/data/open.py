@@ -19,7 +19,7 @@ from bondic.data.io.formats import FORMATS
 from bondic.data.io.parts import Given, Parts, find_parts, known_actions
 from bondic.data.io.read import KNOWN
 from bondic.data.io.scan import Files
-from bondic.data.memory import MemoryPlan, parse_memory
+from bondic.data.memory import MemoryPlan, keep_freed_memory, parse_memory
 from bondic.data.stream import ArrayStream, LogStream, RawColumns, code_identifiers
 from bondic.errors import ValidityWarning
 
@@ -66,6 +66,7 @@ class FileStream(LogStream):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        keep_freed_memory()
         path, stamps = state["_files"]
         files = Files(path)
         files.refuse_others(stamps)

@@ -19,6 +19,7 @@ from bondic.data.episodes import KeyCheck
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.hygiene.single_rows import SingleRowsInspection
 from bondic.data.log import Log
+from bondic.data.memory import keep_freed_memory
 from bondic.data.transitions import Transitions
 
 RawColumns = Mapping[str, Any]
@@ -40,6 +41,7 @@ class LogStream(Log):
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None, held_bytes: int = 0) -> None:
         """`held_bytes`: rows that fit into so many, in their shortest exact form, are read from files once."""
         self.batch_rows = _checked_rows(batch_rows)
+        keep_freed_memory()
         self._compact, self._held_bytes = CompactColumns(), held_bytes
         self.content_hash = ""
         self._inspection: Inspection = SingleRowsInspection()

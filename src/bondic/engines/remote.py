@@ -27,8 +27,10 @@ AHEAD = 32
 """Tasks on their way: enough for the cores of a few machines, few enough for the memory of the one that collects."""
 
 
-MAX_TASKS = 1024
-"""Of a pass: a scheduler takes some ten milliseconds for each. A task is so many blocks as that needs."""
+MAX_TASKS, MIN_TASKS = 1024, 8
+"""Of a pass: a scheduler takes some ten milliseconds for each, and with few of them workers wait. A task is so many blocks."""
+_TASK_ROWS = 2**17
+"""Rows of a task, where there are enough of them: files are read in pieces that are as long as several blocks."""
 
 
 def pack_job(*parts: Any) -> bytes:
@@ -85,7 +87,8 @@ class Remote(Threads):
 
     def over_blocks(self, task: Callable[..., T], rows: Any) -> Iterator[T]:
         """task(*part) for every part of rows that can be sent (`SentRows`), in the order of the log."""
-        places, size = rows.places, -(-len(rows.places) // MAX_TASKS)
+        places = rows.places
+        size = max(-(-len(places) // MAX_TASKS), min(_TASK_ROWS // rows.block_rows, len(places) // MIN_TASKS), 1)
         groups = [places[first : first + size] for first in range(0, len(places), size)]
         for found in self.parts(_blocks, pack_job(rows, task), groups):
             yield from found
@@ -99,10 +102,10 @@ def _perform(task: Callable[[bytes, P], T], job: bytes, place: P) -> T:
         raise ExecutorError(str(problem)) from None
 
 
-def _blocks(job: bytes, places: Sequence[int]) -> list[Any]:
+def _blocks(job: bytes, places: range) -> list[Any]:
     """In the other process: some blocks of the log, one after the other."""
     rows, task = _received(job)
-    return [task(*part) for place in places for part in rows.block(place)]
+    return [task(*part) for part in rows.blocks(places)]
 
 
 @lru_cache(maxsize=2)

@@ -60,10 +60,14 @@ class SentRows:
         rows, size = self.rows.rows, self.rows.block_rows
         return range(rows.start // size, -(-rows.stop // size))
 
-    def block(self, number: int) -> Iterator[tuple[Any, ...]]:
-        """What a task takes of one block; nothing where no row of it counts."""
+    @property
+    def block_rows(self) -> int:
+        return self.rows.block_rows
+
+    def blocks(self, numbers: range) -> Iterator[tuple[Any, ...]]:
+        """What a task takes of some blocks, one after the other; nothing of those where no row counts."""
         rows, size = self.rows.rows, self.rows.block_rows
-        whole = RowRange(number * size, min((number + 1) * size, len(self.rows.log)))
+        whole = RowRange(numbers.start * size, min(numbers.stop * size, len(self.rows.log)))
         if self.raw:
             return ((self.rows, *part) for part in self.rows.log.batches(whole, size))
         stretch = RowRange(max(whole.start, rows.start), min(whole.stop, rows.stop))
