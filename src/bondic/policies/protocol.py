@@ -203,7 +203,9 @@ def check_probabilities(
         if wrong.size:
             row = int(wrong[0])
             where = _place(what, row, log_rows, first)
-            raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}")
+            raise PolicyError(
+                f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0; {_LOGITS}"
+            )
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
