@@ -97,8 +97,8 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
 
 
 def not_elsewhere(options: Mapping[str, Any], method: str) -> None:
-    """Methods that hold their rows, or plan from them one after the other, leave other processes alone: say so."""
-    if elsewhere(options) and method not in ("dual", "propensities", "table"):
+    """The sequential method plans from rows one after the other, and leaves other processes alone: say so."""
+    if elsewhere(options) and "sequential" in method:
         click.echo(f"The method {method} works in this process: the executor is not used.", err=True)
 
 
