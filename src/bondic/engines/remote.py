@@ -27,10 +27,10 @@ AHEAD = 32
 """Tasks on their way: enough for the cores of a few machines, few enough for the memory of the one that collects."""
 
 
-MAX_TASKS, MIN_TASKS = 1024, 8
-"""Of a pass: a scheduler takes some ten milliseconds for each, and with few of them workers wait. A task is so many blocks."""
+MAX_TASKS = 1024
+"""Of a pass: a scheduler takes some ten milliseconds for each. A task is so many blocks as that needs."""
 _TASK_ROWS = 2**17
-"""Rows of a task, where there are enough of them: files are read in pieces that are as long as several blocks."""
+"""Rows of a task where all workers have one: files are read in pieces that are as long as several blocks."""
 
 
 def pack_job(*parts: Any) -> bytes:
@@ -88,7 +88,7 @@ class Remote(Threads):
     def over_blocks(self, task: Callable[..., T], rows: Any) -> Iterator[T]:
         """task(*part) for every part of rows that can be sent (`SentRows`), in the order of the log."""
         places = rows.places
-        size = max(-(-len(places) // MAX_TASKS), min(_TASK_ROWS // rows.block_rows, len(places) // MIN_TASKS), 1)
+        size = max(-(-len(places) // MAX_TASKS), min(_TASK_ROWS // rows.block_rows, len(places) // AHEAD), 1)
         groups = [places[first : first + size] for first in range(0, len(places), size)]
         for found in self.parts(_blocks, pack_job(rows, task), groups):
             yield from found
