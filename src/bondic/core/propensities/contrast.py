@@ -189,7 +189,6 @@ def _total_variation(one: Decisions, other: Decisions) -> FloatArray:
 def _sum(one: Estimator, other: Estimator) -> Estimator:
     """Values of two ends added, rounded down."""
     floor = next_down(one.floor + other.floor)
-
     values = np.asarray(one.values)
     for some in portions(values.size):  # in the place of the first ones: nobody else has them
         values[some] += other.values[some]

@@ -105,10 +105,8 @@ class Decisions:
         return replace(self, ratios=Ratios.ones(self.rows.size), slots=slots, probs=None, of_behavior=True, known={})
 
     def before(self, row: int) -> int:
-        """How many of these rows stand before a row of the log."""
-        return int(
-            np.searchsorted(self.rows, self.rows.dtype.type(row))
-        )  # a number of another type would copy the column
+        """How many of these rows stand before a row of the log; a number of another type would copy the column."""
+        return int(np.searchsorted(self.rows, self.rows.dtype.type(row)))
 
     @property
     def starts(self) -> IntArray:
