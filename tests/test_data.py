@@ -150,6 +150,14 @@ REFUSED = {
        for v in (None, float("nan"))},
     **{f"overflowing {n}": ([f"`{n}` is", "at row 2", "Rescale"], changed(n, 2, -1e121))
        for n in ("observations", "rewards", "next_observations")},
+    "repeated key of ids whose differences overflow": (
+        ["Rows 0 and 4 carry the same (episode, timestep) key. "],
+        {
+            "episode_ids": [0, 2**62, -(2**63), -(2**62), 0, 5],
+            "timesteps": [0, 0, 0, 0, 0, 0],
+            "terminations": np.zeros(6, dtype=bool),
+        },
+    ),
     "repeated key": (["Rows 3 and 4 carry the same (episode, timestep) key. "], {"timesteps": [0, 1, 2, 0, 0, 1]}),
     "repeated key later": (["Rows 3 and 5 carry the same"], {"timesteps": [0, 1, 2, 0, 1, 0]}),
     "out of order": (["Row 4 (timestep 1) comes after row 3 (timestep 2)", "sort the rows"], {"timesteps": [0, 1, 2, 2, 1, 3]}),

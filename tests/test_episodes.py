@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from bondic.data.episodes import EpisodeNumbers, Episodes
 
 
-@given(st.lists(st.integers(-3, 4), min_size=1, max_size=30))
-def test_every_view_of_episodes_against_the_obvious_loop(ids):
+@given(st.lists(st.integers(-3, 4), min_size=1, max_size=30), st.booleans())
+def test_every_view_of_episodes_against_the_obvious_loop(ids, ascending):
+    ids = sorted(ids) if ascending else ids
     rows: dict[int, list[int]] = {}
     for row, episode in enumerate(ids):
         rows.setdefault(episode, []).append(row)

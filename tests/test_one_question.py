@@ -22,6 +22,12 @@ def right(states):
 def left(states):
     low = (states[:, 0] < 0.5).astype(float)
     return np.column_stack([0.2 + 0.6 * low, 0.8 - 0.6 * low])
+
+def right3(states):
+    return np.column_stack([0.9 * right(states), np.full(len(states), 0.1)])
+
+def left3(states):
+    return np.column_stack([0.7 * left(states), np.full(len(states), 0.3)])
 """
 
 
@@ -31,10 +37,10 @@ def short_blocks(monkeypatch):
 
 
 def columns(kind):
-    """Names: four states. Numbers: a smooth world. Clicks: single decisions. Short: episodes of three, with propensities."""
+    """Names: four states. Numbers, three: a smooth world, as many actions. Clicks: single decisions. Short: episodes of three."""
     rng = np.random.default_rng(4)
-    steps = {"names": 20, "numbers": 50, "clicks": 1, "short": 3}[kind]
-    at, action = np.arange(ROWS) % steps, rng.integers(2, size=ROWS)
+    steps = {"names": 20, "numbers": 50, "three": 50, "clicks": 1, "short": 3}[kind]
+    at, action = np.arange(ROWS) % steps, rng.integers(3 if kind == "three" else 2, size=ROWS)
     if kind == "names":
         states = rng.integers(4, size=ROWS) / 4
         after = (states * 4 + action) % 4 / 4
@@ -49,7 +55,7 @@ def columns(kind):
     if kind == "clicks":
         return found
     ends = {"short": {"terminated": ~going, "truncated": np.zeros(ROWS, bool)}}
-    ends["names"] = ends["numbers"] = {"terminated": np.zeros(ROWS, bool), "truncated": ~going}
+    ends["names"] = ends["numbers"] = ends["three"] = {"terminated": np.zeros(ROWS, bool), "truncated": ~going}
     return found | {"next_obs_0": after, "episode_id": np.arange(ROWS) // steps, "timestep": at, **ends[kind]}
 
 
@@ -57,13 +63,14 @@ def columns(kind):
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("questions")
     (folder / "rules.py").write_text(RULES)
-    for kind in ("names", "numbers", "clicks", "short"):
+    for kind in ("names", "numbers", "three", "clicks", "short"):
         pq.write_table(pa.table(columns(kind)), folder / f"{kind}.parquet", row_group_size=700)
     return folder
 
 
 NUMBERS = b.Groups(allowance=(0.005, 0.1), count=4)
 QUESTIONS = {
+    "two policies on groups, three actions": ("three", {"against": "left3", "method": NUMBERS}),
     "a table": ("names", {}),
     "two policies on a table": ("names", {"against": "left"}),
     "a table by column": ("names", {"by": 0}),
@@ -89,10 +96,10 @@ def answer(place, kind, how, asked):
     asked, start = dict(asked), None
     if kind in ("names", "numbers"):
         start, asked["may_terminate"] = b.InitialStates.exact([[0.0], [0.5]]), False
-    if asked.get("against") == "left":
-        asked["against"] = b.load_policy(f"{place}/rules.py:left")
-    policy = b.load_policy(f"{place}/rules.py:right")
-    gamma = {"names": 0.5, "numbers": 0.8, "clicks": 0.0, "short": 0.5}[kind]
+    if asked.get("against", "today") != "today":
+        asked["against"] = b.load_policy(f"{place}/rules.py:{asked['against']}")
+    policy = b.load_policy(f"{place}/rules.py:{'right3' if kind == 'three' else 'right'}")
+    gamma = {"names": 0.5, "numbers": 0.8, "three": 0.8, "clicks": 0.0, "short": 0.5}[kind]
     found = b.evaluate_policy(log, policy, initial=start, gamma=gamma, reward_range=(0, 1), accept=None, **asked)
     line = [] if found.curve is None else [(point.low, point.high) for point in found.curve.line()]
     parts = [] if found.subgroups is None else [(part.low, part.high) for part in found.subgroups.results.values()]

@@ -21,6 +21,7 @@ from bondic.data.memory import MIN_BATCH, MemoryPlan, parse_memory
 from bondic.data.stream import ArrayStream
 from bondic.engines import sums as sums_forms
 from bondic.engines.sums import EngineSums
+from bondic.report.health import examine
 from bondic.tuning.defaults import Advanced
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import twice
@@ -449,3 +450,33 @@ def test_a_policy_is_asked_at_distinct_states():
     assert max(asked) == 5
     following = problem.whole().next
     assert np.array_equal(following.weights[:, 0], 1 / (1 + states[1:]))
+
+
+class Broken(np.ndarray):
+    """A column whose later rows cannot be read."""
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice) and rows.start and rows.start >= 10:
+            raise OSError("disk error")
+        return super().__getitem__(rows)
+
+
+def test_what_is_wrong_with_earlier_rows_is_said_before_what_cannot_be_read():
+    """Rows are looked at while the next ones are read."""
+    data = columns(episodes=4, length=5)
+    data["rewards"] = np.asarray(data["rewards"]).view(Broken)
+    with pytest.raises(OSError, match="disk error"):
+        ArrayStream(dict(data), batch_rows=10)
+    data["timesteps"][4] = data["timesteps"][3]
+    with pytest.raises(InvalidInput, match="Rows 3 and 4 carry the same"):
+        ArrayStream(data, batch_rows=10)
+
+
+def test_the_report_counts_truncations_of_decisions_that_are_read_in_batches(tmp_path):
+    cut = np.arange(3000) % 7 == 0
+    data = clicks(terminated=np.ones(3000, bool), truncated=cut)
+    pq.write_table(pa.table(data | {"next_obs_0": data["obs_0"]}), tmp_path / "log.parquet")
+    log = bondic.stream_log(tmp_path / "log.parquet", batch_rows=700)
+    for one in (log, log.read()):
+        health = examine(bondic.make_problem(one, uniform, gamma=0.0, reward_range=(0, 1), accept=None))
+        assert (health.episodes, health.terminations, health.truncations) == (3000, 3000, cut.sum())

@@ -1,6 +1,6 @@
 """What advice is about: a finished result, the rows behind it, and what is counted in them.
 
-One pass over the certified rows and the starts, over the first 50 000 of them where there are more.
+One pass over the certified rows and the starts, over 50 000 of them where there are more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.episodes import recorded_returns
-from bondic.rows.make import from_first_starts, make_rows
+from bondic.rows.make import from_some_starts, make_rows
 from bondic.tuning.states import STATED
 
 FloatArray = npt.NDArray[np.float64]
@@ -90,7 +90,7 @@ _UNKNOWN: dict[str, Any] = {
 
 def _places(batches: list[Batch], part: Rows) -> dict[str, Any]:
     """What the policy does at the states that the log reaches (the initial ones where nothing follows), and what rows tell."""
-    part = from_first_starts(part, _MAX_ROWS)
+    part = from_some_starts(part, _MAX_ROWS)
     slots, starts = np.concatenate([batch.slots for batch in batches]), part.initial
     begun = part.initial_states.weights[starts.rows]
     clouds = [batch.next for batch in batches if batch.next.rows.size]

@@ -222,8 +222,8 @@ class KeyCheck:
 
 def _refuse_repeated_keys(episodes: IntArray, rows: IntArray, times: IntArray) -> None:
     """Before anything else: a log pasted twice also has rows after its terminations, with another way out."""
-    ahead = np.diff(episodes)
-    if np.all((ahead > 0) | ((ahead == 0) & (np.diff(times) > 0))):  # all in order
+    later = times[1:] > times[:-1]  # differences of large numbers could wrap
+    if np.all((episodes[1:] > episodes[:-1]) | ((episodes[1:] == episodes[:-1]) & later)):  # all in order
         return
     order = np.lexsort((times, episodes))
     same = (np.diff(episodes[order]) == 0) & (np.diff(times[order]) == 0)

@@ -64,24 +64,24 @@ class LogStream(Log):
         digest, keys, first = ContentHash(), KeyCheck(), None
         done, span, beside = 0, (np.inf, -np.inf), list[Future[None]]()
         with ThreadPoolExecutor(2) as threads:  # looked at while the next rows are read
-            for columns in ahead(self._raw(RowRange(0, len(self)), self.batch_rows)):
-                try:
+            try:
+                for columns in ahead(self._raw(RowRange(0, len(self)), self.batch_rows)):
                     part = Transitions.part(columns, done, "")
                     first = part if first is None else first
                     first.refuse_other_form(part, done)
-                finally:
-                    _finish(beside)  # what is wrong with earlier rows comes first
-                beside = [
-                    threads.submit(keys.add, part, done),
-                    threads.submit(self._look, part, done),
-                    threads.submit(digest.add, part.columns()),
-                ]
-                (least, most), (low, high) = span, part.reward_span
-                span = min(least, low), max(most, high)
-                done += len(part)
-                if progress is not None:
-                    progress(done / len(self))
-            _finish(beside)
+                    _finish(beside)
+                    beside = [
+                        threads.submit(keys.add, part, done),
+                        threads.submit(self._look, part, done),
+                        threads.submit(digest.add, part.columns()),
+                    ]
+                    (least, most), (low, high) = span, part.reward_span
+                    span = min(least, low), max(most, high)
+                    done += len(part)
+                    if progress is not None:
+                        progress(done / len(self))
+            finally:
+                _finish(beside)  # what is wrong with earlier rows comes first
         assert first is not None
         first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.unrecorded = first.unrecorded

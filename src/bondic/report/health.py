@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bondic.core.columns import Batch, Cloud
 from bondic.core.sums.measure import equal_rows
 from bondic.data.episodes import episode_starts
+from bondic.data.hygiene.single_rows import SingleRowsInspection
 from bondic.data.log import Log
 from bondic.policies.answers import answers_queries, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
@@ -195,8 +196,11 @@ def _taken(cloud: Cloud, width: int, *, discrete: bool) -> FloatArray:
 
 def _of_log(log: Log) -> dict[str, Any]:
     """Episodes, ends, returns and copies of the whole log; copies only of a log in memory."""
-    if log.single_rows and not log.held:
-        return dict.fromkeys(("rows", "episodes", "terminations"), len(log))
+    if isinstance(log.inspection, SingleRowsInspection) and not log.held:  # all of it was counted when it was opened
+        return {
+            **dict.fromkeys(("rows", "episodes", "terminations"), len(log)),
+            "truncations": log.inspection.truncations,
+        }
     episodes, terminations, truncations, earned = 0, 0, 0, 0.0
     for _, part, starts in episode_starts(log):
         episodes += starts.size

@@ -47,6 +47,8 @@ class CodedColumns:
         """Block by block, the first and the last one cut; `empty` is what all of them share."""
         for top in range(wanted.start // size * size, wanted.stop, size):
             rows = RowRange(max(top, wanted.start), min(top + size, wanted.stop))
+            if not len(rows):
+                continue
             part = self.columns.cut(RowRange(rows.start - self.base, rows.stop - self.base))
             continues = part["next"] >= 0
             following = part["next"][continues]

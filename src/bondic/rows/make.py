@@ -84,13 +84,13 @@ def _query_starts_later(policy: Any, initial: InitialStates) -> tuple[StartAnswe
     return answers, LaterCloud.made_by(made, draws=1)
 
 
-def from_first_starts(rows: Rows, count: int) -> Rows:
-    """The same question from the first starts alone: only they are read and queried, where starts are read off the log."""
+def from_some_starts(rows: Rows, count: int) -> Rows:
+    """The same question from some of the starts: of those that are read off the log the first ones, which alone are queried."""
     states = rows.initial_states
     if len(states) <= count:
         return rows
     if not of_stream(states, rows.log):
-        return rows.pick_starts(np.arange(count))
+        return rows.pick_starts(np.linspace(0, len(states) - 1, count).astype(np.int64))
     initial = InitialStates.exact(first_starts(states, count))
     answers, start = _query_starts(
         rows.log, rows.policy, initial, rows.terms, rows.answers.draws, rows.answers.start_draws, rows.seed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bondic.core.cells.paired import Paired, answers_of, apart, beside, both
@@ -39,7 +39,7 @@ class PairedRows(Rows):
             yield from super()._blocks(rows)
             return
         for one, two in zip(super()._blocks(rows), self.other._blocks(rows), strict=True):
-            yield both(one, two)
+            yield replace(one, next=beside(one.next, two.next))  # its starts have the answers of both
 
 
 def answered_by(rows: Rows, place: int) -> Rows:

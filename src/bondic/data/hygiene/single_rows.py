@@ -26,7 +26,7 @@ class SingleRowsInspection(Inspection):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows = 0
+        self._rows = self.truncations = 0
         self._paths: list[Marks] = []
         self._contents: list[Marks] = []
         self._states: list[Marks] = []
@@ -39,6 +39,7 @@ class SingleRowsInspection(Inspection):
         if self._rows < MAX_CONTENTS:
             self._mark(part)
         self._rows += len(part)
+        self.truncations += int(np.asarray(part.truncations).sum())
         self._add_columns(part, first_row)
 
     def _mark(self, part: Transitions) -> None:
