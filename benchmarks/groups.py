@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +26,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bondic
 
 
-def make_log(rows: int) -> bondic.Transitions:
+def make_log(rows: int, seed: int = 0) -> bondic.Transitions:
     """s' = .7 s + noise + a push; reward is smooth in the state; episodes of 50 rows."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     chains = -(-rows // 50)
     state, columns = rng.uniform(-1, 1, size=(chains, 3)), []
     for step in range(50):
@@ -52,14 +53,19 @@ def policy(states: np.ndarray) -> np.ndarray:
     return np.column_stack([1 - right, right])
 
 
+def columns(log: bondic.Transitions) -> dict[str, np.ndarray]:
+    """By the names that files have."""
+    return (
+        {f"obs_{k}": log.observations[:, k] for k in range(3)}
+        | {f"next_obs_{k}": log.next_observations[:, k] for k in range(3)}
+        | {"action": log.actions, "reward": log.rewards, "terminated": log.terminations, "truncated": log.truncations}
+        | {"episode_id": log.episode_ids, "timestep": log.timesteps}
+    )
+
+
 def reading(log: bondic.Transitions) -> float:
     """Seconds that pyarrow takes for the same columns, in record batches."""
-    table = pa.table(
-        {f"s{k}": log.observations[:, k] for k in range(3)}
-        | {f"n{k}": log.next_observations[:, k] for k in range(3)}
-        | {"a": log.actions, "r": log.rewards, "terminated": log.terminations, "truncated": log.truncations}
-        | {"episode": log.episode_ids, "step": log.timesteps}
-    )
+    table = pa.table(columns(log))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.parquet"
         pq.write_table(table, path)
@@ -74,6 +80,12 @@ def fastest(work: Callable[[], object]) -> float:
         work()
         spent.append(time.perf_counter() - began)
     return min(spent[1:])
+
+
+def question(log: Any) -> Any:
+    starts = bondic.InitialStates.exact(np.linspace(-0.5, 0.5, 5)[:, None] * np.ones(3))
+    chosen = bondic.CallablePolicy(policy)
+    return bondic.make_problem(log, chosen, starts, gamma=0.9, reward_range=(0.0, 1.0), may_terminate=False)
 
 
 def fitting(log: bondic.Transitions) -> float:
@@ -94,11 +106,8 @@ def main() -> None:
     for rows in parser.parse_args().rows:
         log = make_log(rows)
         read, fit = reading(log), fitting(log)
-        starts = bondic.InitialStates.exact(np.linspace(-0.5, 0.5, 5)[:, None] * np.ones(3))
         began = time.perf_counter()
-        problem = bondic.make_problem(
-            log, bondic.CallablePolicy(policy), starts, gamma=0.9, reward_range=(0.0, 1.0), may_terminate=False
-        )
+        problem = question(log)
         result = bondic.estimate_interval(problem)
         spent, began = time.perf_counter() - began, time.perf_counter()
         assert result.curve is not None

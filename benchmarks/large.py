@@ -3,6 +3,7 @@
 python benchmarks/large.py --rows 100000 1000000 10000000        both logs, every size, with ratios and slopes
 python benchmarks/large.py --rows 1000000 --rivals --tool        also means, obp, a fitted Q, confseq; `bondic evaluate`
 python benchmarks/large.py --rows 1000000 --logs clicks logged --actions 1000   ("logged": the policy is a column)
+python benchmarks/large.py --rows 1000000 10000000 --logs groups    states that are numbers, in batches; others: `groups.py`
 """
 
 from __future__ import annotations
@@ -121,6 +122,15 @@ def table(rows: int, first: int, actions: int, rng: np.random.Generator) -> dict
     }
 
 
+def groups(rows: int, first: int, actions: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Episodes of fifty steps whose states are numbers (`groups.py`)."""
+    import groups as world  # needs scikit-learn
+
+    del actions
+    found = world.columns(world.make_log(rows, int(rng.integers(2**31))))
+    return found | {"episode_id": found["episode_id"] + first // 50}
+
+
 def table_policy(states: FloatArray) -> FloatArray:
     favorite = states[:, 0].astype(int) % CHOICES
     return 0.1 + 0.6 * (favorite[:, None] == np.arange(CHOICES))
@@ -136,6 +146,7 @@ def write(folder: Path, log: str, rows: int, actions: int) -> None:
             "logged": logged,
             "episodes": partial(episodes, first=first),
             "table": partial(table, first=first),
+            "groups": partial(groups, first=first),
         }
         columns = made[log](count, actions=actions, rng=rng)
         pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=2**16)
@@ -195,13 +206,18 @@ def ours(folder: Path, actions: int) -> dict[str, Any]:
     single = folder.name.startswith(("clicks", "logged"))
     log = bondic.stream_log(folder, memory="1GB", one_step=single)
     opened = time.perf_counter() - clock
-    if "table" in folder.name:
-        policy, stated = bondic.CallablePolicy(table_policy), {"gamma": GAMMA}
-        initial: Any = bondic.InitialStates.exact([[0.0]])
+    if "groups" in folder.name:
+        import groups as world
+
+        problem = world.question(log)
+    elif "table" in folder.name:
+        initial = bondic.InitialStates.exact([[0.0]])
+        problem = bondic.make_problem(
+            log, bondic.CallablePolicy(table_policy), initial, reward_range=(0.0, 1.0), gamma=GAMMA
+        )
     else:
         policy = bondic.LoggedTarget() if "logged" in folder.name else bondic.CallablePolicy(asked)
-        initial, stated = None, {"gamma": 0.0 if single else 0.5}
-    problem = bondic.make_problem(log, policy, initial, reward_range=(0.0, 1.0), **stated)
+        problem = bondic.make_problem(log, policy, reward_range=(0.0, 1.0), gamma=0.0 if single else 0.5)
     made = time.perf_counter() - clock - opened
     result = bondic.estimate_interval(problem, alpha=0.1)
     return {
@@ -248,7 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument(
-        "--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "logged", "episodes", "table"]
+        "--logs", nargs="+", default=["clicks", "table"], choices=["clicks", "logged", "episodes", "table", "groups"]
     )
     parser.add_argument("--actions", type=int, default=10)
     parser.add_argument("--rivals", action="store_true")
