@@ -71,3 +71,28 @@ def test_mistakes_are_named(options, words, capsys):
     )
     assert code == 2
     assert words in " ".join(err.split())
+
+
+def test_many_decisions_are_read_in_batches_with_the_same_answer(tmp_path, monkeypatch, capsys):
+    """A certificate of a log in memory would hold every start; text or gaps need the whole log, and have it."""
+    rng, rows = np.random.default_rng(2), 900
+    action = rng.integers(2, size=rows)
+    columns = {"x": rng.random(rows), "action": action, "reward": 1.0 * (rng.random(rows) < 0.3 + 0.3 * action)}
+    pq.write_table(pa.table(columns | {"behavior_action_probs": np.full(rows, 0.5)}), tmp_path / "log.parquet")
+    rules = "import numpy as np\ndef often(states): return np.tile([0.2, 0.8], (len(states), 1))\n"
+    (tmp_path / "rules.py").write_text(rules)
+    monkeypatch.chdir(tmp_path)
+    question = ["log.parquet", "--policy", "rules.py:often", "--columns", "observations=x", "--reward-range", "0", "1"]
+    found = []
+    for place, least in (("held", 2**24), ("batches", 1000)):
+        monkeypatch.setattr("bondic.cli.reading._MANY_DECISIONS", least)
+        code, out, _ = run(capsys, "evaluate", *question, "--one-step", "--out", place, "--json")
+        result = json.loads(out)
+        assert code == 0
+        assert ("read in batches" in " ".join(result["notes"])) is (place == "batches")
+        found.append((result["low"], result["high"], result["comparison"]["low"], result["comparison"]["high"]))
+        words = ["verify", f"{place}/certificate.json", *question[:5], "--one-step"]
+        assert run(capsys, *words)[0] == 0
+    assert found[0] == found[1]
+    sizes = [(tmp_path / place / "certificate.npz").stat().st_size for place in ("held", "batches")]
+    assert sizes[1] < sizes[0] / 2

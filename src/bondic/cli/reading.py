@@ -31,6 +31,8 @@ _BUDGET = "2GB"
 """Memory of a log that is read in batches, by default."""
 _LARGE = 2**28
 """Bytes of files from which on a log is read in batches, if it can be."""
+_MANY_DECISIONS = 2**24
+"""The same of single decisions: every row is a start, and a certificate of a log in memory holds all starts and answers."""
 
 
 # --- rows ---------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ def read_rows(
     stated = reading_options(options) if reading is None else reading
     batches = stated.keys() <= {"columns", "actions", "one_step"}
     memory = options.get("memory") or (_BUDGET if elsewhere(options) else None)
-    if memory is None and batches and like is None and "columns" not in _policies(options) and _large(Path(log)):
+    if memory is None and batches and like is None and "columns" not in _policies(options) and _large(Path(log), options):
         with contextlib.suppress(InvalidInput):  # what needs all rows at once: they are read as a whole
             return stream_log(Path(log), progress=progress, memory=_BUDGET, **stated), None
     if memory is None:
@@ -83,13 +85,14 @@ def _policies(options: Mapping[str, Any]) -> tuple[Any, ...]:
     return options.get("policy"), *(options.get("policies") or ())
 
 
-def _large(path: Path) -> bool:
+def _large(path: Path, options: Mapping[str, Any]) -> bool:
     """Whether files that can be read in batches take more room than a log that is held should."""
     try:
         files, _, _ = list_files(path)
     except InvalidInput:  # no such file, or another format: reported where it is read
         return False
-    return any(form.fits(files[0]) for form in FORMATS) and sum(file.stat().st_size for file in files) > _LARGE
+    most = _MANY_DECISIONS if options.get("one_step") else _LARGE
+    return any(form.fits(files[0]) for form in FORMATS) and sum(file.stat().st_size for file in files) > most
 
 
 def _columns(items: Sequence[str]) -> dict[str, str | list[str] | None]:

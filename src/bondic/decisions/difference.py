@@ -22,6 +22,7 @@ from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
 from bondic.data.episodes import Episodes
+from bondic.data.hygiene.marks import fingerprints
 from bondic.data.log import Log
 from bondic.errors import kind_of
 from bondic.estimate import as_method
@@ -189,7 +190,13 @@ def _behavior_change(problem: Rows) -> str:
     logs, given = part.behavior_log_probs, part.behavior_action_probs
     chances = np.asarray(np.exp(logs) if given is None and logs is not None else given)[first]
     pairs = np.column_stack([part.observations[first], part.actions[first]])
-    group = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    marks = fingerprints(pairs)
+    ordered = np.sort(marks)
+    again = np.flatnonzero(np.isin(marks, ordered[1:][ordered[1:] == ordered[:-1]]))  # most states may come once
+    if not again.size:
+        return ""
+    first, chances = first[again], chances[again]
+    group = np.unique(pairs[again], axis=0, return_inverse=True)[1].reshape(-1)
     order = np.lexsort((chances, group))
     begins = np.flatnonzero(np.diff(group[order], prepend=-1))
     ends = np.append(begins[1:], len(order)) - 1
