@@ -70,7 +70,13 @@ def read_rows(
     stated = reading_options(options) if reading is None else reading
     batches = stated.keys() <= {"columns", "actions", "one_step"}
     memory = options.get("memory") or (_BUDGET if elsewhere(options) else None)
-    if memory is None and batches and like is None and "columns" not in _policies(options) and _large(Path(log), options):
+    if (
+        memory is None
+        and batches
+        and like is None
+        and "columns" not in _policies(options)
+        and _large(Path(log), options)
+    ):
         with contextlib.suppress(InvalidInput):  # what needs all rows at once: they are read as a whole
             return stream_log(Path(log), progress=progress, memory=_BUDGET, **stated), None
     if memory is None:
