@@ -381,6 +381,19 @@ def test_a_behavior_that_changed_is_named():
     assert "average behavior" not in other.sentence()
 
 
+def test_a_behavior_that_changed_is_named_in_batches_too():
+    columns = {name: column[:1000] for name, column in LOG.columns().items() if column is not None}
+    for changes in (False, True):
+        chances = columns["behavior_action_probs"].copy()
+        if changes:
+            chances[600:] = np.where(chances[600:] > 0.5, 0.45, 0.55)
+        held = bondic.Transitions(**{**columns, "behavior_action_probs": chances})
+        log = bondic.stream_log({name: one for name, one in held.columns().items() if one is not None}, batch_rows=128)
+        words = [behavior_change(question(one, policy(0.6))) for one in (held, log)]
+        assert words[0] == words[1]
+        assert bool(words[0]) is changes
+
+
 def test_an_average_over_starts_is_no_population_value_with_predictions():
     """Doubly robust values vary around predictions at these starts alone: only without them the mean over d_0 is covered."""
     plain, robust = (

@@ -85,12 +85,13 @@ def test_many_decisions_are_read_in_batches_with_the_same_answer(tmp_path, monke
     question = ["log.parquet", "--policy", "rules.py:often", "--columns", "observations=x", "--reward-range", "0", "1"]
     found = []
     for place, least in (("held", 2**24), ("batches", 1000)):
-        monkeypatch.setattr("bondic.cli.reading._MANY_DECISIONS", least)
+        monkeypatch.setattr("bondic.cli.reading.MANY_DECISIONS", least)
         code, out, _ = run(capsys, "evaluate", *question, "--one-step", "--out", place, "--json")
         result = json.loads(out)
         assert code == 0
         assert ("read in batches" in " ".join(result["notes"])) is (place == "batches")
         found.append((result["low"], result["high"], result["comparison"]["low"], result["comparison"]["high"]))
+        assert run(capsys, "check", "log.parquet", *question[3:5], "--one-step")[0] == 0  # it needs the whole log
         words = ["verify", f"{place}/certificate.json", *question[:5], "--one-step"]
         assert run(capsys, *words)[0] == 0
     assert found[0] == found[1]

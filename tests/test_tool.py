@@ -111,7 +111,7 @@ def test_the_same_log_in_every_format_gives_the_identical_interval(capsys, monke
     assert len(set(ends)) == 1
     code, out, _ = evaluate(capsys, "--json", "--out", "res-stream", "--with", "memory=3GB")
     assert json.loads(out)["low"] == pytest.approx(ends[0][0], abs=1e-3)
-    monkeypatch.setattr("bondic.cli.reading._LARGE", 1000)
+    monkeypatch.setattr("bondic.cli.reading.LARGE", 1000)
     for log, batches in (("log.parquet", True), ("log.npz", False)):  # an archive of arrays cannot be read in batches
         code, large, _ = evaluate(capsys, "--json", "--out", f"res-large-{log}", log=log)
         assert ("read in batches" in " ".join(json.loads(large)["notes"])) is batches

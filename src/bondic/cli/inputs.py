@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from bondic.cli.executors import choose_policy, work_elsewhere
-from bondic.cli.reading import one_step, read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.reading import most_bytes_held, one_step, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
@@ -46,7 +46,7 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
     refuse_unused_options(methods, options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rows, loaded = read_rows(log, options, progress)
+        rows, loaded = read_rows(log, options, progress, most=most_bytes_held(options))
         initial = stated_initial(options["initial"], rows, loaded) or InitialStates.from_log(rows)
     batches = [] if isinstance(rows, Transitions) else [f"read in batches of {rows.batch_rows} rows"]
     notes = [*(batches if loaded is None else loaded.notes), *(str(item.message) for item in caught)]

@@ -29,9 +29,9 @@ _EVERY, _NONE = "obs", "none"
 """What --categorical calls all observation columns, and no one of them."""
 _BUDGET = "2GB"
 """Memory of a log that is read in batches, by default."""
-_LARGE = 2**28
+LARGE = 2**28
 """Bytes of files from which on a log is read in batches, if it can be."""
-_MANY_DECISIONS = 2**24
+MANY_DECISIONS = 2**24
 """The same of single decisions: every row is a start, and a certificate of a log in memory holds all starts and answers."""
 
 
@@ -62,21 +62,17 @@ def read_rows(
     progress: Callable[[float], None] | None = None,
     like: Coding | None = None,
     reading: Mapping[str, Any] | None = None,
+    most: float = math.inf,
 ) -> tuple[Transitions | LogStream, LoadedLog | None]:
     """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was.
 
-    `reading` are arguments of `read_log` in place of what the options say.
+    `reading` are arguments of `read_log` in place of what the options say; files of more than `most` bytes are read in batches,
+    if they can be.
     """
     stated = reading_options(options) if reading is None else reading
     batches = stated.keys() <= {"columns", "actions", "one_step"}
     memory = options.get("memory") or (_BUDGET if elsewhere(options) else None)
-    if (
-        memory is None
-        and batches
-        and like is None
-        and "columns" not in _policies(options)
-        and _large(Path(log), options)
-    ):
+    if memory is None and batches and "columns" not in _policies(options) and _larger(Path(log), most):
         with contextlib.suppress(InvalidInput):  # what needs all rows at once: they are read as a whole
             return stream_log(Path(log), progress=progress, memory=_BUDGET, **stated), None
     if memory is None:
@@ -91,13 +87,17 @@ def _policies(options: Mapping[str, Any]) -> tuple[Any, ...]:
     return options.get("policy"), *(options.get("policies") or ())
 
 
-def _large(path: Path, options: Mapping[str, Any]) -> bool:
-    """Whether files that can be read in batches take more room than a log that is held should."""
+def most_bytes_held(options: Mapping[str, Any]) -> float:
+    """Of the files of a log from which an interval is made."""
+    return MANY_DECISIONS if options["one_step"] else LARGE
+
+
+def _larger(path: Path, most: float) -> bool:
+    """Whether files that can be read in batches take more bytes."""
     try:
         files, _, _ = list_files(path)
     except InvalidInput:  # no such file, or another format: reported where it is read
         return False
-    most = _MANY_DECISIONS if options.get("one_step") else _LARGE
     return any(form.fits(files[0]) for form in FORMATS) and sum(file.stat().st_size for file in files) > most
 
 

@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from bondic.cli.executors import choose_policy, sums_of, work_elsewhere
-from bondic.cli.reading import SAMPLE, read_initial, read_rows, reading_options
+from bondic.cli.reading import LARGE, SAMPLE, read_initial, read_rows, reading_options
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
@@ -36,7 +36,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
     reading = _reading(certificate, options)
-    rows, loaded = read_rows(log, options, reading=reading)
+    rows, loaded = read_rows(log, options, reading=reading, most=LARGE)
     _refuse_unstated_order(found, loaded, reading)
     _refuse_another_log(certificate, found, rows)
     initial = _initial(found, rows, loaded, options)

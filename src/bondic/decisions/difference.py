@@ -21,9 +21,11 @@ from bondic.core.proof import Estimand, Proof
 from bondic.core.propensities.bound import Units
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.separate import SeparateProof
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.episodes import Episodes
-from bondic.data.hygiene.marks import fingerprints
+from bondic.data.hygiene.marks import Marks, fingerprints
 from bondic.data.log import Log
+from bondic.data.transitions import Transitions
 from bondic.errors import kind_of
 from bondic.estimate import as_method
 from bondic.methods.base import Progress
@@ -173,7 +175,7 @@ def behavior_change(problem: Rows) -> str:
     Then today's policy is no one function of the state, and its value the mean of several. Where no state comes again nothing
     is known of that.
     """
-    if not (problem.log.held and problem.layout.discrete and logged(problem)):
+    if not ((problem.log.held or problem.log.single_rows) and problem.layout.discrete and logged(problem)):
         return ""
     known = _CHANGES.setdefault(problem.log, {})  # the same for all policies that are compared with today's
     if problem.rows not in known:
@@ -185,30 +187,40 @@ _CHANGES: WeakKeyDictionary[Log, dict[RowRange, str]] = WeakKeyDictionary()
 
 
 def _behavior_change(problem: Rows) -> str:
-    part = problem.log.read(problem.rows)
-    first = np.arange(len(part)) if part.episode_ids is None else Episodes.of(part).first
-    logs, given = part.behavior_log_probs, part.behavior_action_probs
-    chances = np.asarray(np.exp(logs) if given is None and logs is not None else given)[first]
-    pairs = np.column_stack([part.observations[first], part.actions[first]])
-    marks = fingerprints(pairs)
-    ordered = np.sort(marks)
-    again = np.flatnonzero(np.isin(marks, ordered[1:][ordered[1:] == ordered[:-1]]))  # most states may come once
-    if not again.size:
+    marks = np.concatenate([_begun(part)[1] for _, part in problem.log.batches(problem.rows)])
+    marks.sort()
+    again = np.unique(marks[1:][marks[1:] == marks[:-1]])
+    if not again.size:  # as in most logs whose states are numbers
         return ""
-    first, chances = first[again], chances[again]
-    group = np.unique(pairs[again], axis=0, return_inverse=True)[1].reshape(-1)
+    found = [_repeated(part, where.start, again) for where, part in problem.log.batches(problem.rows)]
+    group, chances, first = (np.concatenate(one) for one in zip(*found, strict=True))
     order = np.lexsort((chances, group))
-    begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+    begins = np.flatnonzero(np.concatenate([[True], group[order[1:]] != group[order[:-1]]]))
     ends = np.append(begins[1:], len(order)) - 1
     apart = np.flatnonzero(chances[order[ends]] > (1 + _ROUNDED) * chances[order[begins]])
     if not apart.size:
         return ""
     two = sorted((int(order[begins[apart[0]]]), int(order[ends[apart[0]]])))
-    rows = " and ".join(str(int(first[one]) + problem.rows.start) for one in two)
+    rows = " and ".join(str(int(first[one])) for one in two)
     return (
         f"the average behavior over these rows: rows {rows} have the same state and action, and propensities "
         f"{' and '.join(three(float(chances[one])) for one in two)}"
     )
+
+
+def _begun(part: Transitions) -> tuple[IntArray, Marks]:
+    """Where decisions (episodes) begin, and marks of their first states and actions."""
+    first = np.arange(len(part)) if part.episode_ids is None else Episodes.of(part).first
+    return first, fingerprints(np.column_stack([part.observations[first], part.actions[first]]))
+
+
+def _repeated(part: Transitions, top: int, again: Marks) -> tuple[Marks, FloatArray, IntArray]:
+    """Those with some of the marks: marks, propensities and rows of the log."""
+    first, marks = _begun(part)
+    here = np.isin(marks, again)
+    logs, given = part.behavior_log_probs, part.behavior_action_probs
+    chances = np.asarray(np.exp(logs) if given is None and logs is not None else given)
+    return marks[here], chances[first[here]], first[here] + top
 
 
 def paired_units(problem: Rows, other: Rows) -> Units:
