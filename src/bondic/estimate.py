@@ -123,7 +123,7 @@ def evaluate_policy(
     reward_range : (float, float)
         Range of every possible reward: prior knowledge, never read off the log.
     initial : InitialStates, default None
-        Initial states; None: the log's episode starts.
+        Initial states, as you state them; None: the value is the mean over the starts of this log.
     statements
         Further arguments of `make_problem`.
     alpha : float, default 0.1

@@ -62,7 +62,7 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Columns) -> None:
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)
-    shared = _rows_sharing(rows, centers, sampled=proof.estimand.start.kind == "sample")
+    shared = _rows_sharing(rows, centers, sampled=proof.estimand.start.kind != "exact")
     alone = int(((shared > 0) & (shared < MIN_ROWS)).sum())
     if alone:
         raise InvalidInput(

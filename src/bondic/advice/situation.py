@@ -267,11 +267,9 @@ class Situation:
             return None
         asked = self.problem
         method = Propensities(
-            value="contexts" if proof.value == "contexts" else "population",
             gamma_sensitivity=proof.stated.gamma_sensitivity,
             max_ratio=proof.stated.max_ratio,
             min_propensity=least,
-            planned=proof.planned if proof.beforehand else None,
         )
         try:
             other = (

@@ -24,7 +24,7 @@ from bondic.methods.propensities import Propensities
 from bondic.modules import import_object
 from bondic.rows import Rows
 from bondic.rows.checks import undiscounted
-from bondic.rows.inputs import GivenLog, action_names, refuse_unstated_order
+from bondic.rows.inputs import GivenLog, action_names, refuse_unstated_order, take_initial
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
 
@@ -47,7 +47,7 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress, most=most_bytes_held(options))
-        initial = stated_initial(options["initial"], rows, loaded) or InitialStates.from_log(rows)
+        initial = take_initial(stated_initial(options["initial"], rows, loaded), rows, options["population"])
     batches = [] if isinstance(rows, Transitions) else [f"read in batches of {rows.batch_rows} rows"]
     notes = [*(batches if loaded is None else loaded.notes), *(str(item.message) for item in caught)]
     if loaded is not None:
@@ -151,8 +151,7 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs, sums: Sum
         if "engine" in known or options["engine"] is not None:
             stated["engine"] = sums
     for key in stated.keys() - known - {*_FOR_SOME}:
-        hint = ". For propensities write --with planned=N, decisions or episodes" if key == "planned_rows" else ""
-        raise InvalidInput(f"The method {name} cannot use {_spelled(key)}{hint}. Leave one of them out.")
+        raise InvalidInput(f"The method {name} cannot use {_spelled(key)}. Leave one of them out.")
     stated |= {key: _function(key, stated[key], inputs) for key in ("groups", "model") if key in stated}
     if "choices" in known:
         tuned = {key: own.pop(key) for key in TUNED if key in own}

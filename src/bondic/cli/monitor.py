@@ -172,7 +172,7 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
         )
 
 
-_ASKED = ("reward_range", "value_range", "horizon", "accept", "alpha", "planned_rows")
+_ASKED = ("reward_range", "value_range", "horizon", "accept", "alpha", "planned_rows", "population")
 
 
 def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mapping[str, Any]) -> None:

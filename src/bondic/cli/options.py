@@ -237,8 +237,14 @@ QUESTION = [
     option(
         "--initial",
         "File with all initial states, and their weights in a column `weight`; sample:FILE if they are independent draws; one "
-        "state as in 0.5,2. Default: the episode starts of the log.",
+        "state as in 0.5,2. Default: the starts of this log.",
         metavar="[sample:]FILE",
+    ),
+    option(
+        "--population",
+        "States that starts (of single decisions: contexts) are independent draws of one population, and asks for its value. "
+        "Default: the value in the situations of this log, wherever they come from.",
+        type=click.Choice(["iid"]),
     ),
     ALPHA,
 ]

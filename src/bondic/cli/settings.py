@@ -34,7 +34,7 @@ _OWN: dict[str, dict[str, Any]] = {
 }
 _DRAWS: dict[str, Any] = {"draws": int, "seed": int}
 """Of the question, whatever the method is."""
-ABOUT_PROPENSITIES = {field.name for field in fields(Propensities)} - {"side", "pilot", "value", "planned"}
+ABOUT_PROPENSITIES = {field.name for field in fields(Propensities)} - {"side", "pilot", "planned_rows"}
 """What may be stated to the default about them."""
 
 

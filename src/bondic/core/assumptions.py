@@ -119,6 +119,8 @@ def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
     states, draws = problem.initial_states, problem.initial_draws
     given = "state" if len(states) == 1 else f"list of {len(states)} weighted states"
     text = f"The initial distribution is exactly the given {given}."
+    if states.kind == "log":
+        text = f"The value is the mean over the {len(states)} starts of this log, wherever they come from."
     if states.kind == "sample":
         size = (
             "fixed beforehand"
@@ -128,7 +130,7 @@ def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
         text = f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
     if draws:
         text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
-    return Assumption("start", text, "stated")
+    return Assumption("start", text, "checked" if states.kind == "log" else "stated")
 
 
 def process_assumption(problem: Columns) -> Assumption:

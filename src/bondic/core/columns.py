@@ -56,16 +56,21 @@ class RowRange:
         return f"rows {self.start} to {self.stop - 1}" if len(self) else "no rows"
 
 
+Kind = Literal["log", "exact", "sample"]
+"""What starts are; the estimand follows from it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Starts:
     """States that carry d_0, with weights that sum to 1; `InitialStates` is where users state them, and what checks them.
 
-    "exact": d_0 *is* this weighted list. "sample": independent draws of d_0, on which part of alpha is spent.
+    "log": the starts of the log, known at its end: the value is a mean over them, and no probability is spent on them. "exact":
+    d_0 *is* this weighted list. "sample": independent draws of d_0, on which part of alpha is spent.
     """
 
     observations: FloatArray  # (n_0, d)
     weights: FloatArray  # (n_0,)
-    kind: Literal["exact", "sample"]
+    kind: Kind
     count_fixed: bool = True  # of a sample: whether n_0 was fixed beforehand
     from_rows: bool = False  # read off the log: certified rows are among them
 

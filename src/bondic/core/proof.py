@@ -19,7 +19,7 @@ from bondic.core.balls import Provenance
 from bondic.core.bounded import FloatArray
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.core.codec import first_difference, instances
-from bondic.core.columns import RowRange, Starts
+from bondic.core.columns import Kind, RowRange, Starts
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.kernels.base import fingerprint
 from bondic.core.propensities.ratios import Target
@@ -45,7 +45,7 @@ class StoredStart:
 
     observations: FloatArray | None
     weights: FloatArray
-    kind: Literal["exact", "sample"]
+    kind: Kind
     count_fixed: bool
     from_log: bool  # read off the log: verification finds them there again
 
@@ -112,7 +112,7 @@ class StoredPolicy:
         """The same without anything that is a single row."""
         answers = replace(self.answers, next=None)
         if self.known_by_log:
-            return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
+            return replace(self, start=replace(self.start, observations=None)) if self.start.kind != "exact" else self
         if self.start.kind == "exact":  # the list is part of the problem, and no row of the log
             return replace(self, answers=answers)
         return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
@@ -267,7 +267,7 @@ def describe_start(states: Starts) -> str:
     more = ", …" if len(states) > _SHOWN_STATES else ""
     distinct = np.unique(states.observations, axis=0).shape[0]
     copies = f", {distinct} of them distinct" if distinct < len(states) else ""
-    kind = "exact list" if states.kind == "exact" else "sample"
+    kind = {"log": "the starts of the log, a list", "exact": "exact list", "sample": "sample"}[states.kind]
     count = "1 state" if len(states) == 1 else f"{len(states)} states"
     print_of = fingerprint(states.observations, states.weights)
     return f"{kind} of {count}{copies}: {', '.join(rows)}{more} (sha256 {print_of})"

@@ -48,7 +48,7 @@ class SampledStart:
     """Hoeffding's inequality, |J* - J_emp| <= B sqrt( log(sides / delta_0) S / 2 ), S = sum_j p_j^2 / draws.
 
     A sample of n_0 states has p_j = 1 / n_0 and draws = 1 whatever the number of action draws (they belong to the same
-    independent term); an exact list with m action draws per state has draws = m.
+    independent term); a list, or the starts of a log, with m action draws per state has draws = m.
     """
 
     weights: FloatArray  # p_j
@@ -84,11 +84,12 @@ class SampledStart:
 def sampled_start(rows: AnsweredRows, sides: int, limits: ValueRange | None = None) -> SampledStart | None:
     """For an interval (2 sides) or a bound (1); None when d_0 and the means over initial actions are exact."""
     states = rows.initial_states
-    if states.kind == "exact" and rows.exact_answers:
+    listed = states.kind != "sample"
+    if listed and rows.exact_answers:
         return None
-    draws = max(rows.initial_draws, 1) if states.kind == "exact" else 1
+    draws = max(rows.initial_draws, 1) if listed else 1
     width = (range_of(rows.terms) if limits is None else limits).width
-    return SampledStart(states.weights, width, draws, states.count_fixed, sides)
+    return SampledStart(states.weights, width, draws, listed or states.count_fixed, sides)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +204,8 @@ def start_cost(
     if bets is not None:
         return start_error(rows, bets, limits, value, end, probability / len(ends), known)
     # no start of the log follows the pilot: another bound, picked for that, would spend this part of alpha twice
-    return Enclosure(sampled.width) if rows.initial_states.from_rows else sampled.error(probability)
+    drawn_in_log = rows.initial_states.kind == "sample" and rows.initial_states.from_rows
+    return Enclosure(sampled.width) if drawn_in_log else sampled.error(probability)
 
 
 def start_error(

@@ -70,7 +70,7 @@ def subgroup_assumption(proof: Proof, question: Question) -> Assumption:
         text += " So was the number of rows in each, or it is chance: it does not depend on earlier rewards."
     elif isinstance(proof, CellsProof) and proof.allowance is not None:
         text += " Averages over the starts of each subgroup are within the stated allowance, too."
-    elif question.first.initial_states.kind == "exact" and not isinstance(proof, PropensityProof):
+    elif question.first.initial_states.kind != "sample" and not isinstance(proof, PropensityProof):
         return Assumption("subgroups", "Any subgroups may be looked at, also after the log was seen.", "checked")
     return Assumption("subgroups", text, "stated")
 
@@ -111,7 +111,7 @@ def _by_starts(proof: _OneEvent, question: Question, labels: Labeling, sums: Sum
     rows, bets, limits = question.first, _bets(proof), question.limits
     states = rows.initial_states
     skipped = 0 if bets is None else bets.skipped
-    known = None if states.kind == "exact" or states.count_fixed else skipped
+    known = None if states.kind != "sample" or states.count_fixed else skipped
     groups = _likely(rows, labels)
     evaluated, found = _evaluator(proof, question, sums), {}
     for (name, places), share in zip(groups.items(), shares(list(groups.values()), known), strict=True):
@@ -187,7 +187,7 @@ def _by_units(proof: PropensityProof, question: Question, labels: Labeling) -> d
         own = replace(
             proof,
             budget=_scaled(proof.budget, dict.fromkeys(proof.budget.parts, share)),
-            planned=proof.planned if proof.beforehand else int(units.size),
+            planned=proof.planned if proof.beforehand or proof.rates else int(units.size),
             rates={
                 end: _for_fewer(rates, proof, end, share, units.size / columns.units)
                 for end, rates in proof.rates.items()

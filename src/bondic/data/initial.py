@@ -1,13 +1,13 @@
-"""The initial distribution d_0: a finite list with weights, or a sample, which makes the interval longer (section 1)."""
+"""Where the policy starts: this log's starts, a stated list with weights, or a sample of a population (sections 1 and 17)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from bondic.core.columns import Starts
+from bondic.core.columns import Kind, Starts
 from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
 from bondic.data._arrays import FloatArray, IntArray
@@ -18,12 +18,23 @@ from bondic.data.unread import Unread
 
 _WEIGHT_TOLERANCE = 1e-6
 _UNIT = 2.0**-53
+Population = Literal["iid"]
+"""A statement on where starts come from: independent draws of one distribution, given everything before."""
+
+
+def check_population(value: Any) -> None:
+    if value not in (None, "iid"):
+        raise InvalidInput(
+            f"population={value!r}: 'iid' states that starts (of single decisions: contexts) are independent draws of one "
+            "population, and the value is over that population. Left out, the value is the mean over the starts of this log."
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class InitialStates(Starts):
     """States that carry d_0, with weights that sum to 1.
 
+    `kind="log"`: the starts of this log. The value is the mean over them, wherever they come from: nothing is assumed.
     `kind="exact"`: d_0 *is* this weighted list; no error probability is spent on it.
     `kind="sample"`: n_0 independent draws of d_0, n_0 fixed beforehand; part of alpha is spent on
     |J* - J_emp| <= (v_hi - v_lo) sqrt(log(2/delta_0) / (2 n_0)).
@@ -34,8 +45,8 @@ class InitialStates(Starts):
         One initial state per row, in the columns of the log.
     weights : array of float, (n_0,)
         Their probabilities; 1 / n_0 each for a sample.
-    kind : {"exact", "sample"}
-        Whether the list is d_0 itself, or draws of it. `exact`, `sample` and `from_log` set it.
+    kind : {"log", "exact", "sample"}
+        Whether these are the starts of the log, d_0 itself, or draws of it. `from_log`, `exact` and `sample` set it.
     count_fixed : bool, default True
         Whether n_0 was fixed beforehand; if not, a bound that holds for every n_0 is used, which is a little wider.
     from_rows : bool, default False
@@ -44,8 +55,8 @@ class InitialStates(Starts):
 
     def __post_init__(self) -> None:
         put = _arrays.setter(self)
-        if self.kind not in ("exact", "sample"):
-            raise InvalidInput(f"`kind` of the initial states is {self.kind!r}; it is 'exact' or 'sample'.")
+        if self.kind not in ("log", "exact", "sample"):
+            raise InvalidInput(f"`kind` of the initial states is {self.kind!r}; it is 'log', 'exact' or 'sample'.")
         put("observations", _arrays.matrix("initial observations", self.observations))
         count = self.observations.shape[0]
         if count == 0:
@@ -62,9 +73,9 @@ class InitialStates(Starts):
             raise InvalidInput(
                 "count_fixed=False is for a sample; an exact list of initial states has no count to fix."
             )
-        if self.kind == "sample" and np.ptp(weights) > 0:
+        if self.kind != "exact" and np.ptp(weights) > 0:
             raise InvalidInput(
-                "A sample of initial states has equal weights. Use InitialStates.exact for a weighted list."
+                "Initial states of a log, or of a sample, have equal weights. Use InitialStates.exact for a weighted list."
             )
         # weights that were divided by their sum before stay as they are: reading them back changes no bit
         put("weights", weights if abs(total - 1.0) <= count * _UNIT else weights / total)
@@ -82,13 +93,14 @@ class InitialStates(Starts):
         return InitialStates(states, _equal(states), "sample", count_fixed)
 
     @staticmethod
-    def from_log(log: Log, *, count: int | None = None) -> InitialStates:
-        """The first observation of every episode of the log, as a sample of d_0 of uncontrolled size.
+    def from_log(log: Log, *, population: Population | None = None, count: int | None = None) -> InitialStates:
+        """The first observation of every episode of the log: the value is the mean over these starts.
 
-        With `count` only those of the first `count` episodes: a sample whose size you fixed before looking. Assumes
-        that episodes start independently from d_0. Episodes are identified by `episode_ids`; without them a row after
-        a termination or truncation starts a new one.
+        `population="iid"` states that they are independent draws of d_0, a sample of uncontrolled size; with `count` the first
+        `count` of them, a sample whose size you fixed before looking. Episodes are identified by `episode_ids`; without
+        them a row after a termination or truncation starts a new one.
         """
+        check_population(population)
         if count is not None and (not isinstance(count, int | np.integer) or count < 1):
             raise InvalidInput(f"The number of initial states is {count!r}; a whole number >= 1 is needed.")
         total = _count_starts(log)
@@ -98,12 +110,18 @@ class InitialStates(Starts):
                 "fixed beforehand is not changed afterwards. Leave it out: all starts are then used (a slightly longer interval)."
             )
         used, fixed = total if count is None else count, count is not None
+        kind: Kind = "sample" if fixed or population else "log"
         if log.held:
-            return replace(InitialStates.sample(read_starts(log, used), count_fixed=fixed), from_rows=True)
+            states = read_starts(log, used)
+            return InitialStates(states, _equal(states), kind, fixed, from_rows=True)
         return LogStarts.made_by(
             lambda: {"observations": read_starts(log, used)},
-            log=log, weights=np.broadcast_to(1.0 / used, (used,)), kind="sample", count_fixed=fixed, from_rows=True,
+            log=log, weights=np.broadcast_to(1.0 / used, (used,)), kind=kind, count_fixed=fixed, from_rows=True,
         )  # fmt: skip
+
+    def of_log(self, log: Log) -> InitialStates:
+        """Starts of the same kind, read off another stretch of the log."""
+        return InitialStates.from_log(log, population="iid" if self.kind == "sample" else None)
 
 
 class LogStarts(Unread, InitialStates):
@@ -116,7 +134,7 @@ class LogStarts(Unread, InitialStates):
 
     def same(self, other: Starts) -> bool:
         alike = isinstance(other, LogStarts) and not (self.made or other.made) and other.log is self.log
-        if alike and (len(self), self.count_fixed) == (len(other), other.count_fixed):
+        if alike and (len(self), self.kind, self.count_fixed) == (len(other), other.kind, other.count_fixed):
             return True
         return super().same(other)
 

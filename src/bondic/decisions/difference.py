@@ -33,7 +33,7 @@ from bondic.methods.candidates import Method
 from bondic.methods.default import Default
 from bondic.methods.groups import Groups
 from bondic.methods.propensities import NAME as PROPENSITIES
-from bondic.methods.propensities import PILOT, Propensities
+from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
@@ -45,7 +45,6 @@ from bondic.rows.decisions import single_rows
 from bondic.rows.estimand import rebuild, rows_of
 from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
 from bondic.rows.make import make_rows
-from bondic.tuning.states import rows_set_aside
 
 RETURNS = "the log's own returns"
 """What today's value is read off."""
@@ -278,9 +277,7 @@ def _own_value(rows: Rows, method: Method, alpha: float, progress: Progress | No
     """The value of one policy; today's is the mean of the log's own returns, whatever answers about other policies."""
     if not isinstance(rows.policy, LoggedBehavior):
         return method.run(rows, alpha, progress)
-    own, planned = Propensities(side=getattr(method, "side", "both")), getattr(method, "planned_rows", None)
-    if planned is not None:
-        own, rows = own.planned_for(rows, planned, rows_set_aside(PILOT, planned))
+    own = Propensities(side=getattr(method, "side", "both"), planned_rows=getattr(method, "planned_rows", None))
     return own.run(rows, alpha, progress)
 
 

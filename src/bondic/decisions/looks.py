@@ -28,7 +28,6 @@ from bondic.core.kernels.base import fingerprint
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.proof import SequentialProof
 from bondic.data.content_hash import ContentHash
-from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.errors import TooFewRows
@@ -171,7 +170,7 @@ def _statements(parts: Sequence[Rows], method: Method, alpha: float, more: Mappi
         "alpha": alpha,
         "method": re.sub(r" at 0x[0-9a-f]+", "", repr(method)),
         "terms": asdict(first.terms),
-        "starts": "the log's own" if starts.from_rows else fingerprint(starts.observations, starts.weights),
+        "starts": starts.kind if starts.from_rows else fingerprint(starts.observations, starts.weights),
         "draws": [first.seed, answers.draws],
         "first row": first.rows.start,
         "policies": [type(one.policy).__name__ if one.policy_in_log else "answers" for one in parts],
@@ -241,7 +240,9 @@ def _proofs(result: Result) -> tuple[Any, ...]:
 def _without_start(result: Result) -> bool:
     """Whether starts of the log are a sample of which none is certified yet: their bets are made once one is."""
     return any(
-        one.estimand.start.from_log and (one.events if isinstance(one, CellsProof) else one.plan).start is None
+        one.estimand.start.kind == "sample"
+        and one.estimand.start.from_log
+        and (one.events if isinstance(one, CellsProof) else one.plan).start is None
         for one in _proofs(result)
         if isinstance(one, CellsProof | SequentialProof)
     )
@@ -330,7 +331,7 @@ def complete_episodes(problem: Rows, *, today: bool) -> Rows:
     kept = {name: column[:stop] for name, column in log.columns().items() if column is not None}
     shorter = Transitions(**kept, discrete_observations=log.discrete_observations, unrecorded=log.unrecorded)
     states, answers = problem.initial_states, problem.answers
-    states = InitialStates.from_log(shorter) if states.from_rows else states
+    states = states.of_log(shorter) if states.from_rows else states
     drawn = None if answers.discrete else int(answers.initial.shape[1])
     policy = problem.policy
     if isinstance(policy, FittedPolicy):  # on the first rows, which are those of the shorter log

@@ -24,7 +24,7 @@ from bondic.methods.base import Progress, listing_options, planned_length
 from bondic.methods.candidates import Candidate
 from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.groups import Groups
-from bondic.methods.propensities import PILOT, Propensities
+from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import kind_of_states as kind_of_dual
@@ -169,8 +169,8 @@ class Default:
         Where the form of the log decides (single decisions without discount; a target known by its probabilities alone), no row
         is looked at, and all are certified. Other logs: rows after the pilot.
         """
-        method = replace(self.propensities or Propensities(), side=self.side)
-        chosen = partial(self._bets, method, problem)
+        method = replace(self.propensities or Propensities(), side=self.side, planned_rows=self.planned_rows)
+        chosen = partial(Choice, method, problem, others=_BOTH_TOO)
         if isinstance(problem.policy, LoggedBehavior):
             return chosen("the log's own returns, as the policy is the one that made the log")
         if not logged(problem):
@@ -192,9 +192,8 @@ class Default:
         advantage = method.advantage(looked, ahead, alpha)
         if not advantage or (listed and not self._beats_table(method, looked, ahead, alpha)):
             return None
-        if self.planned_rows is not None:
-            method, _ = method.planned_for(problem, self.planned_rows, self._pilot_rows(problem))
-        return Choice(method, rest, f"propensities, as {advantage}", _BOTH_TOO)
+        looked_at = self._pilot_rows(problem)  # the same rows set the rates, and none of them is certified
+        return Choice(replace(method, pilot=looked_at), problem, f"propensities, as {advantage}", _BOTH_TOO)
 
     def _beats_table(self, method: Propensities, looked: Rows, ahead: int, alpha: float) -> bool:
         """For a list of starts, which a table answers from all rows: whether the predicted length is the shorter one."""
@@ -202,13 +201,6 @@ class Default:
         if not kind_of_states(None, self.choices, looked).table or table.applies(looked) is not None:
             return True
         return method.predicted_length(looked, alpha, ahead) < table.predicted_length(looked, alpha, ahead)
-
-    def _bets(self, method: Propensities, problem: Rows, why: str) -> Choice:
-        """All rows; or those that bets for the planned rows are made on."""
-        if self.planned_rows is not None:
-            pilot = rows_set_aside(PILOT, self.planned_rows)
-            method, problem = method.planned_for(problem, self.planned_rows, pilot)
-        return Choice(method, problem, why, _BOTH_TOO)
 
     def _split(self, problem: Rows) -> tuple[Rows, Rows] | None:
         """Whole episodes of the pilot, and those that begin after it."""
@@ -294,7 +286,11 @@ class Default:
 
     def _dual(self, problem: Rows, why: str) -> Choice:
         states = problem.initial_states
-        if states.from_rows and training_provenance(problem.policy, problem.log_hash, len(problem.log)):
+        if (
+            states.kind == "sample"
+            and states.from_rows
+            and training_provenance(problem.policy, problem.log_hash, len(problem.log))
+        ):
             why_not = "and the dual method averages over all starts of the log, those of training rows included"
             return self._value_range(problem, f"{why}, {why_not}")
         others = "" if self._too_short(problem) else _SEQUENTIAL_TOO

@@ -1,8 +1,9 @@
-"""Look at a log while it grows: an interval after every update, all of them valid at once (section 9).
+"""Look at a log while it grows: an interval after every update, all of them valid at once (sections 9 and 17).
 
-The vector event (16) and the tails (15) hold at every number of rows at once, for weights that were fixed before the rows they
-are used on. So on one event of probability 1 - alpha the value lies in the interval of *every* update, whenever updates happen
-and whatever decided about them, and hence in the intersection of all of them.
+The vector event (16), the tails (15) and the bets (40) hold at every number of rows at once, for weights that were fixed before
+the rows they are used on. So on one event of probability 1 - alpha *every* update is right, whenever updates happen and whatever
+decided about them. The mean over the starts of this log is another number at each of them. For a stated list of starts, or a
+stated population, the value stands still: it lies in the intersection of all intervals.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.proof import SequentialProof
 from bondic.core.terms import make_terms, range_of
 from bondic.core.verify import UserFunctions, read_proof
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, Population
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import NoInterval, ValidityWarning
+from bondic.errors import NoInterval, TooFewRows, ValidityWarning
 from bondic.methods.base import Clock, Progress
 from bondic.methods.monitor_checks import (
     REPEATED,
@@ -71,8 +72,9 @@ class SequentialMonitor:
     """An interval for the value of a policy that may be looked at while the log grows.
 
     `update(rows)` takes the rows that came since the last one and returns the interval of all rows so far. The intervals of
-    all updates hold at once with probability 1 - alpha, at whatever times updates happen; `interval` is what they have in
-    common. Nothing in common rejects the assumptions, for good.
+    all updates hold at once with probability 1 - alpha, at whatever times updates happen. Each is about the starts of its rows,
+    and `interval` is the last one; with stated starts (`initial=`, `population=`) all are about one value, and `interval` is what
+    they have in common: nothing in common then rejects the assumptions, for good.
 
     Blocks end at rows that `planned_rows` alone decides, never where an update ends, although that would be allowed: an update
     inside a block is evaluated on the part that is there. So an interval depends on the rows, not on how they arrived.
@@ -103,6 +105,9 @@ class SequentialMonitor:
         What is stated about the propensities of the log (`gamma_sensitivity`, `max_ratio`, `min_propensity`, `model`). A log that
         has them, followed from its own starts, is evaluated with them where the predicted interval is short enough: see the
         page on monitoring.
+    population : {"iid"}, default None
+        States that starts (of single decisions: contexts) are independent draws of one population: all intervals are then about
+        its value, and hold together. None: each interval is about the starts of the rows so far.
     """
 
     def __init__(
@@ -124,6 +129,7 @@ class SequentialMonitor:
         seed: int = 0,
         accept: Iterable[str] = (),
         propensities: Propensities | None = None,
+        population: Population | None = None,
     ) -> None:
         check_alpha(alpha)
         if (validity_note := unusual_alpha(alpha)) is not None:
@@ -134,7 +140,7 @@ class SequentialMonitor:
             )
         refuse_row_answers(policy)
         terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
-        statements = Statements(policy, initial, terms, draws, initial_draws, seed, tuple(accept))
+        statements = Statements(policy, initial, terms, population, draws, initial_draws, seed, tuple(accept))
         method = planned_method(Sequential() if method is None else method, planned_rows)
         self._begin(statements, method, propensities, float(alpha))
 
@@ -183,7 +189,7 @@ class SequentialMonitor:
 
     @property
     def running(self) -> Conclusion:
-        """What all intervals so far have in common; nothing, or a rejection at any update, rejects for good."""
+        """What all intervals so far have in common, where the value stands still; else the last one."""
         limits = range_of(self._statements.terms)
         if not self._updates:
             return Conclusion(limits.low, limits.high, Status.TRIVIAL)
@@ -192,14 +198,14 @@ class SequentialMonitor:
 
     @property
     def interval(self) -> ConfidenceInterval:
-        """The intersection of the intervals of all updates; NoInterval after a rejection."""
+        """Of the rows so far: the intersection of all updates where the value stands still. NoInterval after a rejection."""
         if self.status is Status.REJECTED:
             raise NoInterval
         return ConfidenceInterval(self.running.low, self.running.high)
 
     @property
     def status(self) -> Status:
-        """Of the intersection."""
+        """Of `interval`."""
         return self.running.status
 
     def unseen(self, log: Transitions) -> Transitions | None:
@@ -306,7 +312,11 @@ class SequentialMonitor:
         assert not isinstance(bets, str)
         if bets is None or grown.used <= bets.first or in_decisions_so_far(problem, bets):
             return f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
-        return bets_result(problem, bets, self._stated, self.alpha, before, clock)
+        stated = replace(self._stated, planned_rows=self.method.planned_rows)
+        try:
+            return bets_result(problem, bets, stated, self.alpha, before, clock)
+        except TooFewRows as why:
+            return str(why)
 
     def _decision(self, grown: GrowingRows) -> BetPlan | str | None:
         """The plan of bets, or why there is none, or None before that can be known."""

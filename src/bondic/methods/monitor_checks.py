@@ -36,10 +36,9 @@ def refuse_row_answers(policy: Any) -> None:
 
 def refuse_other_values(stated: Propensities | None) -> None:
     """What the monitor decides itself, or cannot follow."""
-    if stated is not None and (stated.value != "population" or stated.planned is not None):
+    if stated is not None and stated.planned_rows is not None:
         raise InvalidInput(
-            "propensities=Propensities(...) of a monitor has no value= and no planned=: the value over the population is "
-            "followed, and planned_rows= says how many rows there will be."
+            "propensities=Propensities(...) of a monitor has no planned_rows=: the monitor's own says how many rows there will be."
         )
 
 

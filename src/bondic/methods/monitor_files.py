@@ -74,9 +74,12 @@ class UpdateRecord:
 def next_record(before: Conclusion, result: Result, grown: GrowingRows) -> UpdateRecord:
     """The line of an update, with what all intervals up to it have in common.
 
-    On the event that makes one of them right all are. So nothing in common is a contradiction, and a rejection stays one.
+    On the event that makes one of them right all are. So nothing in common is a contradiction, and a rejection stays one. The
+    mean over the starts so far moves with them: each interval is then about another number, and the last one stands.
     """
     limits = result.value_range
+    if grown.statements.moving:
+        before = Conclusion(limits.low, limits.high, Status.TRIVIAL)
     low, high = max(before.low, result.low), min(before.high, result.high)
     status = Status.INTERVAL if low > limits.low or high < limits.high else Status.TRIVIAL
     if Status.REJECTED in (before.status, result.status) or low > high:
@@ -310,6 +313,7 @@ def write_statements(
         "initial_draws": stated.initial_draws,
         "seed": int(stated.seed),
         "accept": stated.accept,
+        "population": stated.population,
         "initial": None if initial is None else {"kind": initial.kind, "count_fixed": initial.count_fixed},
         "discrete_observations": rows.log.discrete_observations,
         "policy": {"discrete": start.discrete, "exact": start.exact, "draws": start.draws},
@@ -344,7 +348,7 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
         terms, kind = make_terms(**data["terms"]), data["initial"]
         initial = None if kind is None else InitialStates(arrays[_STATES], arrays[_WEIGHTS], **kind)
         drawing = {name: data[name] for name in ("draws", "initial_draws", "seed")}
-        statements = Statements(policy, initial, terms, **drawing, accept=tuple(data["accept"]))
+        statements = Statements(policy, initial, terms, data["population"], **drawing, accept=tuple(data["accept"]))
         portions = [saved.part(number) for number in range(len(saved.updates))]
         start = StartAnswers(arrays.get(INITIAL, np.zeros(0)), **data["policy"])
         codes = data["discrete_observations"]

@@ -1,9 +1,9 @@
 """A growing log with propensities: bets that are fixed before the rows they are used on, at every number of units at once.
 
-The wealth (22) of bets on decisions or whole episodes is one process: what is bet on a unit comes from units before it and from
-the planned number, so the interval of every update is read off the same process, and all of them hold at once. Without
-discounting (γ = 0) nothing is looked at before. Otherwise the pilot decides whether this method is used at all, and how many
-episodes the planned rows are about; certified are the rows after it. An episode counts when it and all before it are complete.
+The wealth of bets on decisions or whole episodes is one process: what is bet on a unit comes from units before it and from the
+planned number of rows, so the interval of every update is read off the same process, and all of them hold at once. The pilot sets
+the rates and, but for single decisions (γ = 0), decides whether this method is used at all; certified are the rows after it. An
+episode counts when it and all before it are complete.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ _SAME_POLICY = 1e-9
 class BetPlan:
     """What is fixed before the first certified row."""
 
-    first: int  # rows before it were looked at
-    planned: int  # decisions or episodes
+    first: int  # rows before it were looked at; 0: none was yet
     why: str
 
     @staticmethod
     def of(proof: PropensityProof, method: str) -> BetPlan:
         """That of an earlier update; `method` is what it said about its method."""
-        return BetPlan(proof.estimand.rows[0], proof.planned, method.removeprefix("propensities, as "))
+        return BetPlan(proof.estimand.rows[0], method.removeprefix("propensities, as "))
 
 
 def not_used(grown: GrowingRows) -> str:
@@ -62,7 +61,7 @@ def decide(
     """The plan of the bets, or why there is none; None while the pilot is not complete. Decided by the pilot's rows alone."""
     policy, ends = grown.statements.policy, complete_rows(grown.log)
     if grown.statements.terms.gamma == 0.0:
-        return BetPlan(0, planned_rows, "the log holds propensities and every decision stands alone")
+        return BetPlan(0, "the log holds propensities and every decision stands alone")
     if len(grown.log) <= pilot:
         return None
     # an episode that is cut in two by the end of the pilot is longer than others: bets begin after it
@@ -75,10 +74,7 @@ def decide(
             return f"the whole episodes in the first {pilot} rows predict too long an interval without a stated class"
     if not after.size:
         return None
-    first = int(after[0])
-    rows = grown.earlier(first)
-    units = first if single_rows(rows) else len(rows.initial_states)
-    return BetPlan(first, max(round((planned_rows - first) * units / first), 1), why)
+    return BetPlan(int(after[0]), why)
 
 
 def in_decisions_so_far(problem: Rows, plan: BetPlan) -> bool:
@@ -90,10 +86,10 @@ def evaluate(
     problem: Rows, plan: BetPlan, method: Propensities, alpha: float, before: PropensityProof | None, clock: Clock
 ) -> Result:
     """The interval of all complete units; `before` is the proof of the update before, which these bets continue."""
-    certified = problem.select(plan.first) if plan.first else problem
     progress: Progress | None = clock.progress
-    result = replace(method, planned=plan.planned).run(certified, alpha, progress)
+    result = (replace(method, pilot=plan.first) if plan.first else method).run(problem, alpha, progress)
     assert isinstance(result.proof, PropensityProof)
+    certified = problem.select(result.proof.estimand.rows[0])
     known = (0, plan.first) if plan.first else None if before is None else before.estimand.rows
     if known is not None and single_rows(problem.select(*known)) != single_rows(certified):
         raise InvalidInput(
@@ -103,7 +99,7 @@ def evaluate(
     if before is not None:
         _refuse_other_bets(before, result.proof, problem)
     units = "decisions" if single_rows(certified) else "episodes"
-    number = f"the interval holds at every number of {units} at once; bets are made for {plan.planned} of them"
+    number = f"the interval holds at every number of {units} at once; bets are made for {result.proof.planned} of them"
     return result.with_choice("number of rows", number).with_choice("method", f"propensities, as {plan.why}")
 
 

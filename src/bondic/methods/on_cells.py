@@ -122,9 +122,9 @@ def start_bets(
 
 
 def expected_starts(problem: Rows, pilot: Rows, rows: int) -> float:
-    """How many sampled starts will be used; 0 where the list is exact."""
+    """How many sampled starts will be used; 0 where starts are a list."""
     states = problem.initial_states
-    if states.kind == "exact":
+    if states.kind != "sample":
         return 0.0
     known = known_starts(problem, pilot).skipped
     if states.from_rows and not states.count_fixed:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bondic.core.balls import Provenance
 from bondic.core.bounded import PORTION, portions
 from bondic.core.claims import End, ErrorBudget, Side, ends_of
+from bondic.core.columns import Kind
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.proof import Proof
 from bondic.core.propensities.betting import Strategy, moderate
@@ -35,7 +36,6 @@ from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.decisions import query_target, single_rows
-from bondic.rows.episodes import episode_numbers, split_episodes
 from bondic.rows.estimand import estimand_of, question_of
 from bondic.rows.prefix import Prefixes
 
@@ -43,11 +43,13 @@ FloatArray = npt.NDArray[np.float64]
 
 NAME = "propensities"
 PILOT = 0.05
-"""Share of the rows before the first block of a control variate, and before the contexts whose value is estimated."""
+"""Share of the rows before the first block of a control variate, and before the certified ones where rates come from a pilot."""
 _ENOUGH = 200
+"""Decisions (episodes) that a pilot of a share waits for, up to a fifth of the rows."""
 _SHORT = 0.5
 """Share of the value range below which a predicted length decides for this method."""
 _BOTH: tuple[End, ...] = ("lower", "upper")
+_VALUES: dict[Kind, Value] = {"log": "contexts", "sample": "population", "exact": "stated starts"}
 _OTHER_END: dict[End, End] = {"lower": "upper", "upper": "lower"}
 _MAX_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
@@ -56,19 +58,16 @@ _MAX_NUMBERS = 2**24
 @listing_options
 @dataclass(frozen=True)
 class Propensities:
-    """Intervals from propensities, theory section 13: nothing is assumed about the value function, and nothing about overlap.
+    """Intervals from propensities, theory sections 13 and 17: nothing is assumed about the value function, or about overlap.
 
     The log holds b_i(a_i|s_i), the probability with which the behavior took the action; behavior may change from row to row
-    (from episode to episode). Bets on the weighted rewards, with rates from earlier rows, make the interval; it holds at every
-    number of rows at once. Not guaranteed: anything if the propensities are wrong by more than was stated, if rows are not in
-    the order of time, or if a bound of the ratios was picked by looking at those of the log.
+    (from episode to episode). The value is the mean over the starts of this log; over a population where one was stated; over a
+    stated list of starts, answered from the decisions (episodes) that start there. Bets on the weighted rewards, with rates from
+    earlier rows, make the interval. Not guaranteed: anything if the propensities are wrong by more than was stated, if rows are
+    not in the order of time, or if a bound of the ratios was picked by looking at those of the log.
 
     Parameters
     ----------
-    value : {"population", "contexts"}, default "population"
-        The value over the initial distribution: the one that the log's states (starts of episodes) are drawn from, or, where an
-        exact list of starts was stated, that list, answered from the decisions (episodes) that start there. Or over the states of
-        the certified rows, wherever they come from (single decisions only).
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
     gamma_sensitivity : float, default 1
@@ -82,31 +81,28 @@ class Propensities:
         The control variate: ridge regression, which a replay fits again; none; or any object with `fit(X, y)` and
         `predict(X)`, whose predictions are stored.
     pilot : float or int, default 0.05
-        Decisions (episodes) before the first bet on doubly robust values, and before the first context of value="contexts": a
-        share, or a number.
-    planned : int, default None
-        The number of decisions (episodes) that was planned, where the log may have stopped earlier or later; None: the number
-        that it holds was fixed beforehand, which of episodes is more than a fixed number of rows.
+        Rows that set the rates and are not certified, a share of the planned ones or a number. Of single decisions of a stated
+        population, or from stated starts, only bets on doubly robust values wait for them.
+    planned_rows : int, default None
+        The number of rows that was planned, where the log may have stopped earlier or later; None: the number that it holds was
+        fixed beforehand. How many episodes that makes is told by the pilot.
     """
 
-    value: Value = "population"
     side: Side = "both"
     gamma_sensitivity: float = 1.0
     max_ratio: float | None = None
     min_propensity: float | None = None
     model: Literal["linear"] | Regressor | None = "linear"
     pilot: float | int = PILOT
-    planned: int | None = None
+    planned_rows: int | None = None
     name: ClassVar[str] = NAME
     assumes: ClassVar[Literal["nothing"]] = "nothing"
 
     def __post_init__(self) -> None:
-        if self.value not in ("population", "contexts"):
-            raise InvalidInput(f"value={self.value!r}: 'population' or 'contexts'.")
         if not (self.model is None or self.model == "linear" or isinstance(self.model, Regressor)):
             raise InvalidInput(f"model={self.model!r}: 'linear', None, or an object with fit(X, y) and predict(X).")
-        if self.planned is not None and self.planned < 1:
-            raise InvalidInput(f"planned={self.planned}: a number of decisions (episodes) of 1 or more.")
+        if self.planned_rows is not None and self.planned_rows < 1:
+            raise InvalidInput(f"planned_rows={self.planned_rows}: a number of rows of 1 or more.")
         _ = self.stated  # refuses bounds that are none
 
     @property
@@ -142,23 +138,6 @@ class Propensities:
             f"{100 * share:.2g} % of the value range without assuming anything about q*"
         )
 
-    def planned_for(self, problem: Rows, planned_rows: int, pilot: int) -> tuple[Propensities, Rows]:
-        """Bets for a planned number of rows, and the rows to make them on: all, where each is a decision of its own.
-
-        Of episodes the first `pilot` rows say how many the planned rows are about; these rows are not certified.
-        """
-        if single_rows(problem) or not problem.log.has_episode_ids:
-            return replace(self, planned=planned_rows), problem
-        parts = split_episodes(problem, pilot)
-        if parts is None:
-            raise TooFewRows(
-                f"No episode begins after the first {pilot} rows, which say how many episodes are planned."
-            )
-        rest = parts[1]
-        looked = problem.select(problem.rows.start, rest.rows.start)
-        episodes, ahead = int(episode_numbers(looked).max()) + 1, planned_rows - len(looked.rows)
-        return replace(self, planned=max(round(ahead * episodes / len(looked.rows)), 1)), rest
-
     def run(
         self, problem: Rows, alpha: float, progress: Progress | None, against: Rows | None = None, why: str = ""
     ) -> Result:
@@ -173,10 +152,6 @@ class Propensities:
         value = self._question(problem, changes=changes)
         drawn = value == "population"
         single = single_rows(problem, drawn=drawn)
-        if value == "contexts" and not single and not changes:
-            raise InvalidInput(
-                "The value over the certified contexts is for single decisions; these rows are episodes."
-            )
         paired = against is not None and _answers(against)
         known = against is None or paired or isinstance(against.policy, LoggedBehavior)
         every = known and self._every_action(problem, single, paired=paired)
@@ -191,7 +166,7 @@ class Propensities:
         columns = empty.columns(question_of(parts))
         clock.done("ratios")
         clock.stage("fit")
-        borders = self._borders(columns)
+        borders = self._borders(problem, columns)
         control = self._control(columns, borders) if borders and self._may_fit(columns) else None
         clock.done("fit")
         clock.stage("bets")
@@ -199,7 +174,8 @@ class Propensities:
         if first > problem.rows.start:
             parts = tuple(one.select(first) for one in parts)
             proof = replace(proof, estimand=estimand_of(*parts))
-            columns = columns.part(slice(columns.before(first), None))
+            same = single_rows(parts[0], drawn=drawn) == (columns.unit == "decision")
+            columns = columns.since(first) if same else proof.columns(question_of(parts))
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
 
@@ -211,7 +187,7 @@ class Propensities:
         proof = check_proof(proof, PropensityProof, NAME)
         problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
         columns = proof.columns(question_of([one.problem for one in both]))
-        borders, control, known = self._borders(columns), None, columns
+        borders, control, known = self._borders(problem, columns), None, columns
         if borders:
             seen = [proof.columns(question_of([one.before(border) for one in both])) for border in borders]
             known = seen[0]
@@ -233,24 +209,26 @@ class Propensities:
         known: Units,
     ) -> tuple[PropensityProof, int]:
         """The proof with everything that is chosen, and its first certified row; rates come from `known` rows."""
-        planned, cap = self._planned(columns), self._cap()
-        value = self._value(problem, columns, changes=proof.changes)
+        cap, value = self._cap(), self._value(problem, columns, changes=proof.changes)
         budget, first, provenance = self._budget(proof.budget.alpha), problem.rows.start, Provenance()
+        planned = self._rows_planned(problem)
         rates: PerEnd = {}
         shares: PerEnd = {}
-        if value == "contexts":
+        if value == "contexts" or columns.unit == "episode":
             if not borders:
                 raise TooFewRows(
-                    f"A pilot of {self._pilot_units(planned)} {columns.unit}s (pilot={self.pilot}) cannot be set aside from a "
-                    f"log of {columns.units}."
+                    f"No {columns.unit} of these {len(problem.rows)} rows begins after a pilot, which sets the rates "
+                    f"(pilot={self.pilot})."
                 )
-            if not columns.consecutive:
-                raise InvalidInput(
-                    "Episodes that run at the same time cannot be compared with today's policy: the pilot would cut them. Sort "
-                    "the log by episode."
-                )
-            rates = self._rates(known, control, borders[0], planned, budget)
-            provenance, first = Provenance("rates", (first, borders[0]), problem.log_hash), borders[0]
+            looked, first = borders[0] - first, borders[0]
+            provenance = Provenance("rates", (problem.rows.start, first), problem.log_hash)
+            units = int(np.searchsorted(columns.first.start_rows, first))
+            planned = max(round((planned - looked) * units / looked), 1)
+        shorter = columns.unit == "episode" and single_rows(problem.select(first), drawn=value == "population")
+        control = None if shorter else control  # decisions follow a pilot of episodes, and have other values
+        if value == "contexts":
+            rates = self._rates(known, control, first, planned, budget)
+            rates = {end: found[:1] if shorter else found for end, found in rates.items()}
         if value == "population" and control is not None and cap is not None:
             pilot = known.part(slice(0, known.before(borders[0])))
             usual = self._usual_cap(pilot)
@@ -258,7 +236,7 @@ class Propensities:
                 shares[end] = wealth_shares(pilot.from_end(end), control, Strategy(), usual, planned, budget[end])
         made = replace(
             proof, budget=budget, value=value, stated=self._used(), strategy=Strategy(), planned=planned, control=control,
-            shares=shares, rates=rates, provenance=provenance, beforehand=self.planned is not None,
+            shares=shares, rates=rates, provenance=provenance, beforehand=self.planned_rows is not None,
         )  # fmt: skip
         return made, first
 
@@ -266,26 +244,22 @@ class Propensities:
         return ErrorBudget.split(alpha, dict.fromkeys(ends_of(self.side), 1.0))
 
     def _question(self, problem: Rows, *, changes: bool) -> Value:
-        """Which value the initial states ask for; refused where starts were stated and another value was named."""
-        listed = problem.initial_states.kind == "exact"
-        if not (listed or problem.own_starts):
+        """Which value the initial states ask for; refused where they are no starts of the log, or another list than it has."""
+        kind = problem.initial_states.kind
+        if not (kind == "exact" or problem.own_starts):
             refuse_other_starts(problem)
-        if changes:  # another policy on other rows: its value is a mean over them
-            if listed and np.unique(problem.initial_states.observations, axis=0).shape[0] > 1:
-                raise InvalidInput(
-                    "Today's policy may have changed, and a mixture learned block by block does: the value is the mean over the "
-                    "log's own decisions (episodes), from where each of them started, and a list of several starts weighs them "
-                    "in another way. Leave `initial` out (no --initial) to compare over the log's own starts; or, if today's "
-                    "policy is one that you can write down, compare with that one (against=function, --against "
-                    "rules.py:current)."
-                )
-            return "contexts"
-        if listed and self.value == "contexts":
+        if not changes:
+            return _VALUES[kind]
+        # another policy on other rows: its value is a mean over them
+        if kind == "exact" and np.unique(problem.initial_states.observations, axis=0).shape[0] > 1:
             raise InvalidInput(
-                "value='contexts' is the mean over the states of the log's own rows, and a list of starts was stated (initial=, "
-                "--initial): these are two questions. Leave one of them out."
+                "Today's policy may have changed, and a mixture learned block by block does: the value is the mean over the "
+                "log's own decisions (episodes), from where each of them started, and a list of several starts weighs them "
+                "in another way. Leave `initial` out (no --initial) to compare over the log's own starts; or, if today's "
+                "policy is one that you can write down, compare with that one (against=function, --against "
+                "rules.py:current)."
             )
-        return "stated starts" if listed else self.value
+        return "contexts"
 
     def _value(self, problem: Rows, columns: Units, *, changes: bool) -> Value:
         """The same, once units are known: a list of the one state that all of them start at is the log's own."""
@@ -351,25 +325,26 @@ class Propensities:
             return True
         return cap is not None and discrete and fits and (single or math.isfinite(weight_sum(problem.terms, cap)))
 
-    def _planned(self, columns: Units) -> int:
-        """Units that rates are made for."""
-        return columns.units if self.planned is None else self.planned
+    def _rows_planned(self, problem: Rows) -> int:
+        return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
-    def _pilot_units(self, planned: int) -> int:
-        """Decisions (episodes) before the first block: a share of the planned ones, but enough to fit something; or a number."""
+    def _borders(self, problem: Rows, columns: Units) -> tuple[int, ...]:
+        """Rows where blocks begin: with the first unit after the pilot, then after twice as many rows each; none for a short log.
+
+        Rows count, not units: how many episodes follow depends on how long they are, and that on what happens in them.
+        """
+        starts, planned = columns.first.start_rows - problem.rows.start, self._rows_planned(problem)
         if isinstance(self.pilot, float) and 0 < self.pilot < 1:
-            return max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
-        if self.pilot >= 1 and float(self.pilot).is_integer():
-            return int(self.pilot)
-        raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
-
-    def _borders(self, columns: Units) -> tuple[int, ...]:
-        """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
-        place = self._pilot_units(self._planned(columns))
-        starts, found = columns.first.start_rows, []
-        while place < columns.units:
-            found.append(int(starts[place]))
-            place *= 2
+            enough = int(starts[_ENOUGH]) if starts.size > _ENOUGH else planned
+            place = max(math.ceil(self.pilot * planned), min(enough, planned // 5))
+        elif self.pilot >= 1 and float(self.pilot).is_integer():
+            place = int(self.pilot)
+        else:
+            raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of rows.")
+        found: list[int] = []
+        while (unit := int(np.searchsorted(starts, place))) < starts.size:
+            found.append(problem.rows.start + int(starts[unit]))
+            place = 2 * int(starts[unit])
         return tuple(found)
 
     def _linear(self, columns: Units, borders: tuple[int, ...]) -> LinearControl:
@@ -397,7 +372,7 @@ class Propensities:
         found: PerEnd = {}
         for end in ends_of(self.side):
             pilot, mirrored = (columns.part(slice(0, before)).from_end(one) for one in ((end, _OTHER_END[end])))
-            price = 2 * math.log(1 / budget[end]) / max(planned - pilot.units, 1)
+            price = 2 * math.log(1 / budget[end]) / planned
             rates = []
             ends = (one.estimators(None, self.stated) for one in (pilot, mirrored))
             for free, other in zip(*ends, strict=True):
@@ -423,9 +398,9 @@ class Propensities:
 
     def _notes(self, columns: Units, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
         found = {"ratios": _ratio_words(columns.first), "weighed": " and ".join(names)}
-        if self.planned is None:
-            found["planned"] = f"{proof.planned} {columns.unit}s, the log's own length"
-        if proof.value == "contexts":
+        if self.planned_rows is None:
+            found["planned"] = f"about {proof.planned} {columns.unit}s, for the log's own number of rows"
+        if proof.provenance.rows is not None:
             found["pilot"] = f"rows before {proof.estimand.rows[0]} set the rates, {proof.estimand.rows} are certified"
         bounded = columns.unit == "decision" or columns.first.terms.horizon is not None
         if proof.control is not None:

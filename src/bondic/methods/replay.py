@@ -112,7 +112,7 @@ def _question(proof: Proof, rows: Rows, first: int) -> Rows:
     whole, states = rows.restricted(RowRange(first, rows.rows.stop)), rows.initial_states
     if not proof.estimand.start.from_log:
         return whole
-    own = InitialStates.from_log(rows.log, count=len(states) if states.count_fixed else None)
+    own = states.of_log(rows.log) if not states.count_fixed else InitialStates.from_log(rows.log, count=len(states))
     same = np.array_equal(own.observations, states.observations)
     refuse(not same, "The certificate calls its initial states those of the log; they are not.")
     return replace(whole, initial_states=replace(states, from_rows=True))

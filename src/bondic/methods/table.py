@@ -194,7 +194,8 @@ class Table:
         made = self.plan(problem, alpha, known)
         made = made if before is None else _continued(before, made)
         clock.done("plan")
-        unknown = problem.initial_states.from_rows and made.events.start is None
+        states = problem.initial_states
+        unknown = states.kind == "sample" and states.from_rows and made.events.start is None
         return None if unknown else self.evaluate(problem, made, clock)
 
     def evaluate(

@@ -56,7 +56,12 @@ def read_decisions(
         if rows.terms.time_varying:
             _refuse_later_steps(rows, found)
         return found
-    keys = read_keys(rows)
+    keys = read_keys(rows, whole=True)
+    if keys.counted.size < len(rows):
+        kept = np.searchsorted(columns["rows"], keys.counted)
+        ratios = columns.pop("ratios")
+        columns = {name: None if column is None else column[kept] for name, column in columns.items()}
+        columns["ratios"] = Ratios(ratios.values[kept], ratios.errors[kept])
     episodes = Episodes(episode_numbers(rows, keys))
     check_steps(rows, episodes, keys)
     own = isinstance(rows.policy, LoggedBehavior)

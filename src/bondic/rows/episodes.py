@@ -41,10 +41,11 @@ class Keys:
     observations: FloatArray | None  # these two where there are no timesteps
     next_observations: FloatArray | None
     counted: IntArray  # rows of the log that are rows of the question
+    left_out: IntArray | None = None  # rows of the stretch whose episode began before it
 
 
-def read_keys(problem: Rows) -> Keys:
-    """One pass over the log."""
+def read_keys(problem: Rows, *, whole: bool = False) -> Keys:
+    """One pass over the log; `whole` leaves out episodes that began before the rows of the question."""
     names = ["terminations", "truncations", "episode_ids", "timesteps"]
     names += [] if problem.log.has_timesteps else ["observations", "next_observations"]
     parts = [[getattr(part, name) for name in names] for _, part in problem.log.batches()]
@@ -54,7 +55,11 @@ def read_keys(problem: Rows) -> Keys:
     counted = np.arange(problem.rows.start, problem.rows.stop)
     if problem.terms.horizon is not None:
         counted = counted[found["timesteps"][counted] < problem.terms.horizon]
-    return Keys(**found, counted=counted)
+    left = None
+    if whole and found["episode_ids"] is not None and problem.rows.start:
+        begun = np.isin(found["episode_ids"], found["episode_ids"][: problem.rows.start])
+        left, counted = np.flatnonzero(begun), counted[~begun[counted]]
+    return Keys(**found, counted=counted, left_out=left)
 
 
 def episode_numbers(problem: Rows, keys: Keys | None = None) -> IntArray:
@@ -72,6 +77,8 @@ def episode_numbers(problem: Rows, keys: Keys | None = None) -> IntArray:
     ids = np.asarray(log.episode_ids)
     inside = np.zeros(ids.size, dtype=bool)
     inside[problem.rows.start : problem.rows.stop] = True
+    if log.left_out is not None:
+        inside[log.left_out] = False
     split = np.flatnonzero(inside & np.isin(ids, ids[~inside]))
     if split.size:
         raise InvalidInput(

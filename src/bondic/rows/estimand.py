@@ -178,8 +178,9 @@ def _read_off(start: StoredStart, log: Log) -> InitialStates:
             f"This certificate withholds its {count} initial states, a sample that is not part of the log. Pass them: "
             "verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
         )
-    own = InitialStates.from_log(log)
-    return own if not start.count_fixed and len(own) == count else InitialStates.from_log(log, count=count)
+    own = InitialStates.from_log(log, population="iid" if start.kind == "sample" else None)
+    fits = start.kind == "log" or (not start.count_fixed and len(own) == count)
+    return own if fits else InitialStates.from_log(log, count=count)
 
 
 def _stored(estimand: StoredPolicy) -> StoredAnswers:
@@ -297,7 +298,12 @@ def check_start(states: InitialStates, log: Log, initial: InitialStates | None) 
     text = describe_start(states)
     if initial is not None:
         return Review((f"initial states are those given: {text}",))
-    if states.kind == "sample" and _is_from_log(states, log):
+    from_log = states.kind != "exact" and _is_from_log(states, log)
+    refuse(
+        states.kind == "log" and not from_log,
+        "The certificate calls its initial states those of the log; they are not.",
+    )
+    if from_log:
         return Review((f"initial states are the episode starts of the log: {text}",))
     other = ", and no episode starts of this log" if states.kind == "sample" else ""
     return Review(

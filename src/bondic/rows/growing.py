@@ -20,7 +20,7 @@ from bondic.core.terms import Terms
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.content_hash import COLUMNS
 from bondic.data.episodes import Episodes
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, Population, check_population
 from bondic.data.transitions import Transitions
 from bondic.errors import PolicyError
 from bondic.policies.adapters.rule import Rule
@@ -37,7 +37,7 @@ from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.batch import Draws, check_part, make_frame
 from bondic.rows.checks import inspected
-from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
+from bondic.rows.inputs import GivenLog, chosen_policy, refuse_both, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
 from bondic.rows.written import WrittenProbabilities, in_columns
@@ -53,6 +53,7 @@ class Statements:
     policy: Any
     initial: InitialStates | None  # None: the log's own episode starts, as they come
     terms: Terms
+    population: Population | None = None  # what is stated about the log's own starts
     draws: int = 5
     initial_draws: int | None = None
     seed: int = 0
@@ -62,6 +63,9 @@ class Statements:
     def __post_init__(self) -> None:
         if not in_columns(self.policy):  # it comes with the rows
             object.__setattr__(self, "policy", chosen_policy(self.policy, None, None))
+        check_population(self.population)
+        if self.initial is not None:
+            refuse_both(self.initial, self.population)
         if self.initial is not None and self.initial.from_rows:
             raise InvalidInput(
                 "These initial states were read off a log of some length, and the log grows. Pass initial=None for its episode "
@@ -71,6 +75,11 @@ class Statements:
             raise InvalidInput(
                 f"`seed` is {self.seed!r}; a whole number >= 0 is needed, so that draws can be repeated."
             )
+
+    @property
+    def moving(self) -> bool:
+        """Whether the value is the mean over the log's own starts so far."""
+        return self.initial is None and self.population is None
 
     def knowing(self, rows: Transitions) -> Statements:
         """A policy that returns actions, for as many as the first rows show: fixed with them."""
@@ -83,7 +92,7 @@ class Statements:
         return replace(self, policy=self.policy.with_actions(count)) if unknown else self
 
     def starts(self, log: Transitions) -> InitialStates:
-        return InitialStates.from_log(log) if self.initial is None else self.initial
+        return InitialStates.from_log(log, population=self.population) if self.initial is None else self.initial
 
     def at_start(self, states: FloatArray, action_dim: int, log_rows: int) -> StartAnswers:
         """The policy at initial states."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput, one_line
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, Population, check_population
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.data.names import held_by
@@ -91,17 +91,37 @@ def take_log(log: Any, **reading: Any) -> GivenLog:
     return GivenLog(loaded.transitions, loaded, order_stated="actions" in options)
 
 
-def take_initial(value: Any, log: Log) -> InitialStates:
-    """As stated, or the log's episode starts."""
+def take_initial(value: Any, log: Log, population: Population | None = None) -> InitialStates:
+    """As stated, or the log's starts: of this log, or draws of a population."""
+    check_population(population)
     if value is None:
-        return InitialStates.from_log(log)
+        return InitialStates.from_log(log, population=population)
     if isinstance(value, InitialStates):
+        refuse_both(value, population)
+        _refuse_other_log(value, log)
         return value
     raise InvalidInput(
         f"`initial` is {kind_of(value)}, and does not say what its states are. If the process starts in exactly these: "
         "InitialStates.exact(states). If they are independent draws of where it starts: InitialStates.sample(states). Left out, "
-        "the log's episode starts are taken."
+        "the value is the mean over the starts of the log."
     )
+
+
+def refuse_both(states: InitialStates, population: Population | None) -> None:
+    """Starts that contradict the statement on a population."""
+    if population and states.kind != "sample":
+        raise InvalidInput(
+            f"population={population!r} says that starts are draws of a population, and `initial` says which starts the value is "
+            "over. These are two questions: leave one of them out."
+        )
+
+
+def _refuse_other_log(states: InitialStates, log: Log) -> None:
+    if states.kind == "log" and not states.same(InitialStates.from_log(log)):
+        raise InvalidInput(
+            "`initial` holds the starts of another log. If the process starts in exactly these: InitialStates.exact(states). If "
+            "they are independent draws of where it starts: InitialStates.sample(states)."
+        )
 
 
 def refuse_no_policy(value: Any) -> None:

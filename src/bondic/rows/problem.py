@@ -11,7 +11,7 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput
 from bondic.core.terms import make_terms
-from bondic.data.initial import InitialStates
+from bondic.data.initial import InitialStates, Population
 from bondic.policies.learned import LearnedPolicy
 from bondic.rows.checks import cut_by_horizon, ends_at_once, first_rewards_alone, inspected, undiscounted
 from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
@@ -34,6 +34,7 @@ def make_problem(
     draws: int = 5,
     initial_draws: int | None = None,
     seed: int = 0,
+    population: Population | None = None,
     accept: Iterable[str] | None = (),
     columns: Mapping[str, Any] | None = None,
     missing: Any = None,
@@ -55,7 +56,10 @@ def make_problem(
         all states that returns probabilities or actions; a dict {state: action}; a number; a file. "columns" if the log holds
         its probabilities of all actions, "logged" if it holds those of the logged actions.
     initial : InitialStates, default None
-        Initial states; None: the log's episode starts.
+        Initial states, as you state them; None: the value is the mean over the starts of this log, or of its population.
+    population : {"iid"}, default None
+        States that starts (of single decisions: contexts) are independent draws of one population, given everything before; the
+        value is then over that population. None: over the starts of this log, about which nothing is assumed.
     gamma : float
         Discount in [0, 1); 1 with a horizon. It may be left out for logs of one-step episodes.
     reward_range : (float, float)
@@ -94,7 +98,7 @@ def make_problem(
         log, columns=columns, missing=missing, actions=actions, one_step=one_step, trust_pickle=trust_pickle
     )
     terms = stated_terms(0.0 if source.one_step else gamma)
-    starts = take_initial(initial, source.log)
+    starts = take_initial(initial, source.log, population)
     answering, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
     rows = make_rows(source.log, answering, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     if isinstance(policy, LearnedPolicy):

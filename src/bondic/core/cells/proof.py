@@ -157,7 +157,7 @@ class CellsProof(Proof):
 
     def _start(self, rows: AnsweredRows, end: End, value: ValueRange, located: Located) -> Enclosure:
         # actions that were drawn at the starts of a list are terms of their own: the range bounds them
-        drawn = rows.initial_states.kind == "exact"
+        drawn = rows.initial_states.kind != "sample"
         known = None if drawn else _StartDeviations(self.cells, located, rows)
         limits, ends = self.cells.value_range(rows), ends_of(self.side)
         return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends, end, value, known, limits)

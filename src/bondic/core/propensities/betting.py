@@ -1,4 +1,4 @@
-"""Wealth of bets that a mean is larger: lower ends from values X_1, X_2, ... (section 13, Theorems 39 and 40).
+"""Wealth of bets that a mean is larger: lower ends from values X_1, X_2, ... (sections 13 and 17, Theorems 39 and 40).
 
 *One mean.* E[X_i | past] <= J and X_i >= a. For rates v_i >= 0 from the past and 0 < c < 1
 
@@ -9,12 +9,21 @@ is a supermartingale that starts at 1: the mean of a factor is at most 1, and no
 processes with fixed weights: all J below the largest one at which the wealth once reached 1/delta are rejected together. At some
 time all of the wealth may be divided anew, by what was observed before: the product of both mixtures, which decreases as well.
 
-*Means m_i >= a of their own.* With centers c_i and rates v_i from the past
+*This log.* X_i has a mean of its own, m_i = E[X_i | past, s_i] or less, and M is the mean of m_1, ..., m_N, whatever the contexts
+s_i are and wherever they come from. With centers c_i known before the action and a rate v fixed before the first row
+
+    sum_i log(1 + v (X_i - c_i)) - log(1/delta)  <=  sum_i log(1 + v (m_i - c_i))  <=  N log(1 + v (M - mean c)),            (40)
+
+with probability at least 1 - delta at all N at once: (1 + v (X_i - c_i)) / (1 + v (m_i - c_i)) has a mean of at most 1 (Ville),
+and the logarithm is concave. A mixture over several v holds as well: sum_k p_k exp(S_k - N log(1 + v_k (M - mean c_k))), which
+falls in M.
+
+*Stated starts.* With centers c_i and rates v_i from the past
 
     prod_i exp( log(1 + v_i (X_i - c_i)) + v_i (c_i - m_i) )   is a supermartingale: the mean of a factor is (1 + u) e^-u <= 1,
 
-u = v_i (m_i - c_i) (the Lemma of section 9). Any V with sum_i v_i (m_i - a) <= V (J - a) makes it a lower end of J: for the mean
-of n contexts (21) V = n max_i v_i, for stated starts (21a) `Strata.total`.
+u = v_i (m_i - c_i) (the Lemma of section 9). Any V with sum_i v_i (m_i - a) <= V (J - a) makes it a lower end of J: (21a),
+`Strata.total`.
 
 A `Strategy` is data: whatever its numbers are, an end holds if they were fixed before the values; good ones make it short.
 """
@@ -150,35 +159,75 @@ def log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:
     return next_down(next_down(top + logarithm) - 8 * U * (abs(top) + abs(logarithm) + 1.0))
 
 
-class MeansProcess:
-    """One process for values with means m_i of their own, some rows at a time. All is counted from a, a bound of the means."""
+class LogProcess:
+    """One process (40), some rows at a time: values and centers less a, a bound of the means."""
 
-    def __init__(self, risk: float, share: float) -> None:
+    def __init__(self, rate: float, risk: float, share: float) -> None:
+        if not (0 < rate < math.inf and 0 < risk <= MAX_RISK and share > 0):
+            raise NumericalError(_NO_BET)
+        self.rate, self.risk, self.share, self.count = rate, risk, share, 0
+        self._logs: list[float] = []
+        self._centers: list[float] = []
+
+    def bet(self, values: FloatArray, centers: FloatArray, losses: FloatArray) -> None:
+        """X_i - a, rounded down; c_i - a, and loss_i with X_i >= c_i - loss_i, known before X_i; v loss_i <= risk."""
+        _check_bets(values, centers, losses, np.float64(self.rate), self.risk)
+        self._logs += same_sum(_log_factors(self.rate * (values - centers), self.risk))
+        self._centers += same_sum(centers)
+        self.count += values.size
+
+    @cached_property
+    def _totals(self) -> tuple[Enclosure, float]:
+        """S = sum_i log(1 + v (X_i - c_i)) and the mean of c_i - a, both from below."""
+        mean = certified_sum(self._centers) / float(self.count)
+        return certified_sum(self._logs), next_down(mean.lower)
+
+    def log_wealth(self, mean: float) -> Enclosure:
+        """S - N log(1 + v (M - mean c)), from below, at M - a; no M is below mean c - risk / v."""
+        total, center = self._totals
+        bet = max(self.rate * (mean - center) + 8 * U * self.rate * (abs(mean) + abs(center)), -self.risk * (1 + 8 * U))
+        price = math.log1p(bet)
+        return total - Enclosure(price + 8 * U * abs(price)) * float(self.count)
+
+
+def this_log_end(processes: Sequence[LogProcess], most: float, probability: float) -> float:
+    """A lower end of M - a in [0, most], from a mixture of (40); beyond `most` where every value is rejected."""
+    check_shares([one.share for one in processes])
+    needed = tail_term(probability).upper
+
+    def wealth(mean: float) -> float:
+        return log_mixture([(one.share, one.log_wealth(mean)) for one in processes]) - needed
+
+    return largest(wealth, lambda mean: wealth(mean) >= 0.0, 0.0, most)
+
+
+def _check_bets(
+    values: FloatArray, centers: FloatArray, losses: FloatArray, rates: FloatArray | np.float64, risk: float
+) -> None:
+    """Refuse what is not finite, or could lose more than `risk` of the wealth."""
+    fine = all(bool(np.all(np.isfinite(one))) for one in (values, centers, losses, rates))
+    fine = fine and bool(np.all(losses >= 0) and np.all(rates >= 0))
+    if not (fine and np.all(rates * losses <= risk * (1 + 8 * U))):
+        raise NumericalError(_NO_BET)
+
+
+class MeansProcess:
+    """One process for stated starts: X_i - a, rounded down; c_i - a, loss_i with X_i >= c_i - loss_i, v_i >= 0 before X_i."""
+
+    def __init__(
+        self, values: FloatArray, centers: FloatArray, losses: FloatArray, rates: FloatArray, risk: float, share: float
+    ) -> None:
         if not (0 < risk <= MAX_RISK and share > 0):
             raise NumericalError(_NO_BET)
-        self.risk, self.share = risk, share
+        self.share = share
         self._logs: list[float] = []
         self._gains: list[float] = []
-
-    @staticmethod
-    def on(
-        values: FloatArray, centers: FloatArray, losses: FloatArray, rates: FloatArray, risk: float, share: float
-    ) -> MeansProcess:
-        """On all rows."""
-        found = MeansProcess(risk, share)
         for some in portions(values.size):
-            found.bet(values[some], centers[some], losses[some], rates[some])
-        return found
-
-    def bet(self, values: FloatArray, centers: FloatArray, losses: FloatArray, rates: FloatArray) -> None:
-        """X_i - a, rounded down; c_i - a, loss_i with X_i >= c_i - loss_i and v_i >= 0 known before X_i; v_i loss_i <= risk."""
-        fine = all(bool(np.all(np.isfinite(one))) for one in (values, centers, losses, rates))
-        fine = fine and bool(np.all(losses >= 0) and np.all(rates >= 0))
-        if not (fine and np.all(rates * losses <= self.risk * (1 + 8 * U))):
-            raise NumericalError(_NO_BET)
-        gains = rates * centers
-        self._logs += same_sum(_log_factors(rates * (values - centers), self.risk))
-        self._gains += same_sum(gains - 4 * U * np.abs(gains))
+            mine = values[some], centers[some], losses[some], rates[some]
+            _check_bets(*mine, risk)
+            gains = rates[some] * centers[some]
+            self._logs += same_sum(_log_factors(rates[some] * (values[some] - centers[some]), risk))
+            self._gains += same_sum(gains - 4 * U * np.abs(gains))
 
     @cached_property
     def intercept(self) -> Enclosure:

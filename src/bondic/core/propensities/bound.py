@@ -1,7 +1,7 @@
 """Both ends from propensities: which processes are bet on, and what comes out (section 13).
 
-Population value: the wealth (22), a mixture over several estimators from the same rows. Value over these contexts: (21), with one
-rate. Value over stated starts: (21a), from the units that start there.
+This log: (40), a mixture over estimators from the same rows, each with one rate. A stated population: the wealth (22). Stated
+starts: (21a), from the units that start there.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from bondic.core.dual.bound import NOISE
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.betting import (
     BettingProcess,
+    LogProcess,
     MeansProcess,
     Strategy,
     means_end,
     moderate,
     plug_in_rates,
     running_means,
+    this_log_end,
 )
 from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.decisions import Decisions, Estimator
@@ -71,26 +73,21 @@ class LowerEnd:
         return self._claim(lower_end([before, after], limits.low, limits.high, self.probability))
 
     def contexts(self, rates: Sequence[float]) -> Claim:
-        """The mean of E[value | start of the unit] over these units, (21), with one rate for every estimator."""
-        count = self.columns.units
+        """The mean of E[value | start of the unit] over these units, (40), with one rate for every estimator."""
         if any(one.first for one in self.estimators) or len(rates) != len(self.estimators):
             raise InvalidInput("The value over contexts needs all units, and one rate for every estimator.")
-        processes: list[tuple[MeansProcess, float]] = []
+        processes, limits, share = list[LogProcess](), self.columns.limits, self._share(len(self.estimators))
         for estimator, rate in zip(self.estimators, rates, strict=True):
-            own = [
-                (MeansProcess(risk, self._share(len(self.estimators))), multiple)
-                for multiple, risk in self.strategy.bets
-            ]
-            most, means = [0.0] * len(own), running_means(estimator.values, estimator.prior[0])
-            for some in portions(count):
+            own = [LogProcess(multiple * rate, risk, share) for multiple, risk in self.strategy.bets]
+            means = running_means(estimator.values, estimator.prior[0])
+            for some in portions(self.columns.units):
                 centers, losses = self._centers(estimator, means(some), some)
-                for k, (process, multiple) in enumerate(own):
-                    least, lost, cut = _affordable(centers, losses, multiple * rate, process.risk)
-                    process.bet(*self._counted(estimator.values[some], least), lost, cut)
-                    most[k] = max(most[k], float(cut.max()))
-            totals = ((Enclosure(one) * float(count)).upper for one in most)  # of any rates: V = n max_i v_i
-            processes += zip((process for process, _ in own), totals, strict=True)
-        return self._means_claim(processes)
+                for process in own:
+                    least, lost = _affordable(centers, losses, process)
+                    process.bet(*self._counted(estimator.values[some], least), lost)
+            processes += own
+        end = this_log_end(processes, limits.width, self.probability)
+        return self._claim(next_down((Enclosure(limits.low) + end).lower), None)
 
     def starts(self, strata: Strata) -> Claim:
         """The value over stated starts, (21a). Estimators that would have come later have their share from the start."""
@@ -105,14 +102,16 @@ class LowerEnd:
                 )
                 rates = rule.of(own, moderate(estimator.values) - centers, losses)
                 if rates.any():  # else no unit of this estimator starts at a stated state: its share is kept
-                    processes.append((MeansProcess.on(*counted, losses, rates, risk, share), own.total(rates)))
+                    processes.append((MeansProcess(*counted, losses, rates, risk, share), own.total(rates)))
         if not processes:
             raise InvalidInput(
                 f"No {self.columns.unit} of the log starts at a state of the stated list (states are compared number by "
                 "number), so propensities say nothing about it. Leave `initial` out (no --initial) for the value over the "
                 "log's own starts, or use a method that carries over from other states: Table(), Dual()."
             )
-        return self._means_claim(processes, strata)
+        limits = self.columns.limits
+        end = means_end(processes, limits.width, self.probability)
+        return self._claim(next_down((Enclosure(limits.low) + end).lower), strata)
 
     def _share(self, estimators: int) -> float:
         """Of the wealth, for every bet on every estimator."""
@@ -150,11 +149,6 @@ class LowerEnd:
         size = np.abs(centers) + abs(low) + np.abs(values)
         return np.asarray(values - low) - 8 * U * size, np.asarray(centers - low)
 
-    def _means_claim(self, processes: Sequence[tuple[MeansProcess, float]], strata: Strata | None = None) -> Claim:
-        limits = self.columns.limits
-        end = means_end(processes, limits.width, self.probability)
-        return self._claim(next_down((Enclosure(limits.low) + end).lower), strata)
-
     def _claim(self, bound: float, strata: Strata | None = None) -> Claim:
         """The end as the weighted mean of the last estimator, less what chance may have added to it."""
         estimator, limits = self.estimators[-1], self.columns.limits
@@ -172,20 +166,17 @@ class LowerEnd:
         return Claim(self.columns.end, parts, uses_log=bound > limits.low)
 
 
-def _affordable(
-    centers: FloatArray, losses: FloatArray, rate: float, risk: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Centers, losses and rates with rate * loss <= risk: a center is lowered where its bet would risk more, not the rate.
+def _affordable(centers: FloatArray, losses: FloatArray, process: LogProcess) -> tuple[FloatArray, FloatArray]:
+    """Centers and losses with v loss <= risk: a center is lowered where its bet would risk more, as (40) has one rate.
 
-    The end is divided by the largest rate: rows with less of it count for nothing in its place. Any center that is known before
-    the value will do (Theorem 40), and one that is lower by d is lost by d less.
+    Any center that is known before the value will do, and one that is lower by d is lost by d less.
     """
-    with np.errstate(divide="ignore"):
-        lowered = np.maximum(losses - risk / np.float64(rate), 0.0)
-        if lowered.any():  # of a row by itself: which others are lowered is known later
-            rounding = np.where(lowered > 0, 8 * U * (np.abs(centers) + losses), 0.0)
-            centers, losses = centers - lowered, losses - lowered + rounding
-        return centers, losses, np.asarray(np.minimum(rate, risk / losses))
+    # lowered a little further than needed: the center's rounding is paid from what is left of the risk
+    most = process.risk / process.rate * (1 - 64 * U)
+    lowered = np.maximum(losses - most + 64 * U * (np.abs(centers) + losses), 0.0)
+    if not lowered.any():  # of a row by itself: which others are lowered is known later
+        return centers, losses
+    return centers - lowered, np.where(lowered > 0, np.minimum(losses, most), losses)
 
 
 def one_start(rows: Columns, columns: Decisions) -> bool:

@@ -94,6 +94,13 @@ class Contrast:
         distances = None if self.distances is None else self.distances[rows]
         return Contrast(self.first.part(rows), self.second.part(rows), distances)
 
+    def since(self, row: int) -> Contrast:
+        """The units that begin at a row of the log or after it."""
+        first = self.before(row)
+        if not self.consecutive:
+            return self.pick(np.arange(int(np.searchsorted(self.first.start_rows, row)), self.units))
+        return self.part(slice(first, None))
+
     def pick(self, units: IntArray) -> Contrast:
         """Some of the units, by their numbers."""
         return self.part(np.flatnonzero(np.isin(self.first.episodes, units)))

@@ -157,6 +157,13 @@ class Decisions:
         columns = {name: values[rows] for name, values in columns.items() if values is not None}
         return replace(self, **(columns | {"episodes": self.renumbered(columns["episodes"])}), known={})
 
+    def since(self, row: int) -> Self:
+        """The units that begin at a row of the log or after it."""
+        units = int(np.searchsorted(self.start_rows, self.rows.dtype.type(row)))
+        first = self.before(row)
+        later = slice(first, None) if self.consecutive else np.flatnonzero(self.episodes >= units)
+        return self.part(later)
+
     def renumbered(self, episodes: IntArray) -> IntArray:
         """Numbers of units without gaps, in their order."""
         return np.unique(episodes, return_inverse=True)[1].reshape(-1)
@@ -392,6 +399,13 @@ class SingleDecisions(Decisions):
     @property
     def unit_ratios(self) -> FloatArray:
         return self.ratios.values
+
+    def since(self, row: int) -> Self:
+        """The units that begin at a row of the log or after it."""
+        units = int(np.searchsorted(self.start_rows, self.rows.dtype.type(row)))
+        first = self.before(row)
+        later = slice(first, None) if self.consecutive else np.flatnonzero(self.episodes >= units)
+        return self.part(later)
 
     def renumbered(self, episodes: IntArray) -> IntArray:
         """Every row is a unit."""

@@ -60,7 +60,8 @@ def known_starts(problem: Rows, pilot: Rows) -> KnownStarts:
     states, cloud = problem.initial_states, problem.initial
     if states.from_rows:
         found = np.concatenate([rows.start + starts for rows, _, starts in episode_starts(problem.log)])[: len(states)]
-        return KnownStarts(cloud, np.ones(len(states)), found, int(np.searchsorted(found, pilot.rows.stop)))
+        skipped = int(np.searchsorted(found, pilot.rows.stop)) if states.kind == "sample" else 0
+        return KnownStarts(cloud, np.ones(len(states)), found, skipped)
     if not states.count_fixed:
         cloud, states = pilot.initial, pilot.initial_states
         policies = cloud.weights.shape[1] / problem.layout.slots
@@ -115,7 +116,7 @@ def propose_bets(
     None: there is nothing to bet on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
-    if states.kind == "exact" and problem.answers.exact:
+    if states.kind == "log" or (states.kind == "exact" and problem.answers.exact):
         return None
     skipped, limits = starts.skipped, range_of(problem.terms) if limits is None else limits
     width = limits.width
