@@ -23,6 +23,7 @@ from bondic.core.terms import Terms
 if TYPE_CHECKING:
     from bondic.core.propensities.decisions import Decisions
     from bondic.core.propensities.ratios import Target
+    from bondic.core.propensities.sampling import SamplingCheck
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -338,6 +339,10 @@ class Columns(AnsweredRows, Protocol):
 
     def single_rows(self, *, drawn: bool) -> bool:
         """Whether every row is a decision of its own; `drawn` where its state is to be a draw of d_0."""
+        ...
+
+    def sampling(self, factor: float) -> SamplingCheck | None:
+        """The check of the propensities of all rows up to the last one of the stretch; None where actions are no names."""
         ...
 
     def decisions(self, target: Target | None, *, every_action: bool, drawn: bool, states: bool) -> Decisions:

@@ -38,7 +38,7 @@ def refuse_other_values(stated: Propensities | None) -> None:
     """What the monitor decides itself, or cannot follow."""
     if stated is not None and stated.planned_rows is not None:
         raise InvalidInput(
-            "propensities=Propensities(...) of a monitor has no planned_rows=: the monitor's own says how many rows there will be."
+            "propensities=Propensities(...) of a monitor has no planned_rows=: that of the monitor is used."
         )
 
 

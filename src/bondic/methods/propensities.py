@@ -22,6 +22,7 @@ from bondic.core.propensities.control import Control, LinearControl
 from bondic.core.propensities.decisions import Decisions, Estimator, weight_sum
 from bondic.core.propensities.proof import PerEnd, PropensityProof, Value
 from bondic.core.propensities.ratios import Stated
+from bondic.core.propensities.sampling import SAMPLING
 from bondic.core.propensities.strata import Strata
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import ValueRange, range_of
@@ -46,6 +47,8 @@ PILOT = 0.05
 """Share of the rows before the first block of a control variate, and before the certified ones where rates come from a pilot."""
 _ENOUGH = 200
 """Decisions (episodes) that a pilot of a share waits for, up to a fifth of the rows."""
+_CHECKED = 0.001
+"""Probability at which right propensities are refuted by chance, at most a fiftieth of alpha."""
 _SHORT = 0.5
 """Share of the value range below which a predicted length decides for this method."""
 _BOTH: tuple[End, ...] = ("lower", "upper")
@@ -160,8 +163,8 @@ class Propensities:
             query_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
         )
         empty = PropensityProof(
-            estimand_of(problem, against), self._budget(alpha), self.side, value, self._used(), Strategy(), 1, False,
-            targets, every, None, {}, dict.fromkeys(ends_of(self.side), (1.0,)) if value == "contexts" else {}, Provenance(),
+            estimand_of(problem, against), self._budget(problem, parts, alpha), self.side, value, self._used(), Strategy(), 1,
+            False, targets, every, None, {}, dict.fromkeys(ends_of(self.side), (1.0,)) if value == "contexts" else {}, Provenance(),
         )  # fmt: skip
         columns = empty.columns(question_of(parts))
         clock.done("ratios")
@@ -186,6 +189,8 @@ class Propensities:
         del sums
         proof = check_proof(proof, PropensityProof, NAME)
         problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
+        budget = self._budget(problem, [one.problem for one in both], proof.budget.alpha)
+        proof = replace(proof, budget=budget)
         columns = proof.columns(question_of([one.problem for one in both]))
         borders, control, known = self._borders(problem, columns), None, columns
         if borders:
@@ -210,7 +215,7 @@ class Propensities:
     ) -> tuple[PropensityProof, int]:
         """The proof with everything that is chosen, and its first certified row; rates come from `known` rows."""
         cap, value = self._cap(), self._value(problem, columns, changes=proof.changes)
-        budget, first, provenance = self._budget(proof.budget.alpha), problem.rows.start, Provenance()
+        budget, first, provenance = proof.budget, problem.rows.start, Provenance()
         planned = self._rows_planned(problem)
         rates: PerEnd = {}
         shares: PerEnd = {}
@@ -240,8 +245,13 @@ class Propensities:
         )  # fmt: skip
         return made, first
 
-    def _budget(self, alpha: float) -> ErrorBudget:
-        return ErrorBudget.split(alpha, dict.fromkeys(ends_of(self.side), 1.0))
+    def _budget(self, problem: Rows, parts: Sequence[Rows], alpha: float) -> ErrorBudget:
+        """alpha over the ends, less what the check of the propensities takes where a policy is weighed by them."""
+        weighed = any(not isinstance(one.policy, LoggedBehavior) for one in parts)
+        checked = weighed and problem.layout.discrete and "actions" not in problem.log.unrecorded
+        share, ends = (min(_CHECKED / alpha, 0.02) if checked else 0.0), ends_of(self.side)
+        shares = ({SAMPLING: share} if checked else {}) | dict.fromkeys(ends, (1.0 - share) / len(ends))
+        return ErrorBudget.split(alpha, shares)
 
     def _question(self, problem: Rows, *, changes: bool) -> Value:
         """Which value the initial states ask for; refused where they are no starts of the log, or another list than it has."""
@@ -287,6 +297,12 @@ class Propensities:
         if not math.isnan(estimate):
             over = "log" if strata is None else "stated starts"
             notes["estimate"] = f"mean over the {over}, {names[-1]}"
+        if (found := proof.sampling(question)) is not None and found.rejects(proof.budget[SAMPLING]):
+            notes["propensities"] = (
+                f"{parts[0].action_name(found.action)} has weights 1/p of {three(found.weight)} in rows {found.rows[0]} to "
+                f"{found.rows[1] - 1}, where about {found.rows[1] - found.rows[0]} are due: actions were not drawn with the "
+                "probabilities that the log states"
+            )
         clock.done("bets")
         return Result.of(
             proof,

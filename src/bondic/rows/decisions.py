@@ -13,6 +13,7 @@ from bondic.core.columns import RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.propensities.decisions import Decisions, SingleDecisions
 from bondic.core.propensities.ratios import Ratios, Target
+from bondic.core.propensities.sampling import SamplingCheck, check_sampling
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.episodes import Episodes
 from bondic.policies.answers import StoredAnswers, logged_action_probs, logged_state_probs
@@ -203,6 +204,19 @@ def single_rows(rows: Rows, *, drawn: bool = True) -> bool:
     return not any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows))
 
 
+def read_sampling(rows: Rows, factor: float) -> SamplingCheck | None:
+    """The check of the propensities (17.8) of all rows of the log before the end of the stretch."""
+    if not rows.layout.discrete or "actions" in rows.log.unrecorded:
+        return None
+    batches = rows.log.batches(RowRange(0, rows.rows.stop))
+    parts = ((where.start, np.asarray(part.actions, dtype=np.int64), _behavior(part)) for where, part in batches)
+    return check_sampling(parts, rows.rows.stop, int(rows.log.inspection.action_counts.size), factor)
+
+
+def _behavior(part: Transitions) -> FloatArray:
+    return np.exp(_logs(part, "behavior")) if part.behavior_action_probs is None else part.behavior_action_probs
+
+
 def _first_steps(rows: Rows) -> bool:
     """Whether every row is the first one of an episode, as far as its end or its timestep says."""
     return all(
@@ -231,8 +245,7 @@ def logged_ratios(part: Transitions, target: FloatArray | None, slots: int) -> R
     """The ratios of some rows; `target` is π(a_i|s_i) as a policy said it, None where the log holds it."""
     if target is not None:
         # a row of the policy's probabilities stands for itself divided by its sum: one rounding for every action
-        behavior = part.behavior_action_probs
-        return Ratios.of(target, np.exp(_logs(part, "behavior")) if behavior is None else behavior, slots)
+        return Ratios.of(target, _behavior(part), slots)
     if part.target_action_probs is not None and part.behavior_action_probs is not None:
         return Ratios.of(part.target_action_probs, part.behavior_action_probs, 0)
     return Ratios.of_logs(_logs(part, "target"), _logs(part, "behavior"))

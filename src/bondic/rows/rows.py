@@ -16,6 +16,7 @@ from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.propensities.decisions import Decisions
 from bondic.core.propensities.ratios import Target
+from bondic.core.propensities.sampling import SamplingCheck
 from bondic.core.terms import Terms, in_full
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.initial import InitialStates
@@ -29,7 +30,7 @@ from bondic.policies.answers import NextStates, StartAnswers, query_next
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Draws, Frame, logged_pairs, make_batch, make_frame
 from bondic.rows.coded import CodedColumns
-from bondic.rows.decisions import read_decisions, single_rows
+from bondic.rows.decisions import read_decisions, read_sampling, single_rows
 from bondic.rows.episodes import own_starts
 from bondic.rows.serialization import SentRows
 
@@ -57,6 +58,7 @@ def block_length(layout: Layout, draws: int) -> int:
     return min(max(1 << int(most).bit_length() >> 1, _SHORTEST_BLOCK), LONGEST_BLOCK)
 
 
+_SAMPLED: WeakKeyDictionary[Log, dict[tuple[int, float], SamplingCheck | None]] = WeakKeyDictionary()
 _DECISIONS: WeakKeyDictionary[Rows, tuple[tuple[bool, bool, bool], Decisions]] = WeakKeyDictionary()
 """What was read last from a log in batches, while its question lives: a comparison with today's policy reads the same."""
 
@@ -155,6 +157,13 @@ class Rows:
 
     def single_rows(self, *, drawn: bool = True) -> bool:
         return single_rows(self, drawn=drawn)
+
+    def sampling(self, factor: float) -> SamplingCheck | None:
+        known = _SAMPLED.setdefault(self.log, {})  # of the log alone: every question has the same
+        asked = self.rows.stop, factor
+        if asked not in known:
+            known[asked] = read_sampling(self, factor)
+        return known[asked]
 
     def decisions(
         self, target: Target | None, *, every_action: bool, drawn: bool = True, states: bool = True

@@ -15,7 +15,7 @@ import numpy as np
 
 from bondic.core import assumptions as words
 from bondic.core.balls import Provenance
-from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
+from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Rejection, Side, State, ends_of
 from bondic.core.columns import Columns
 from bondic.core.errors import InvalidInput, VerificationError, refuse
 from bondic.core.proof import Claims, Estimand, Proof, Review
@@ -25,6 +25,7 @@ from bondic.core.propensities.contrast import Contrast
 from bondic.core.propensities.control import Control
 from bondic.core.propensities.decisions import Decisions, Estimator
 from bondic.core.propensities.ratios import Stated, Target
+from bondic.core.propensities.sampling import SAMPLING, SamplingCheck
 from bondic.core.propensities.strata import Strata
 from bondic.core.question import Question
 from bondic.core.registry import register
@@ -41,7 +42,7 @@ class PropensityProof(Proof):
     """The ends (21), (21a), (22) for rows or episodes with propensities."""
 
     estimand: Estimand
-    budget: ErrorBudget  # parts: lower, upper
+    budget: ErrorBudget  # parts: lower, upper, and propensities where they are checked
     side: Side
     value: Value  # "population"; "contexts": the certified ones; "stated starts": an exact list
     stated: Stated
@@ -163,7 +164,15 @@ class PropensityProof(Proof):
             units = columns.from_end(end)
             return self._claim(units, made.get(end) or units.estimators(self.control, self.stated), strata)
 
-        return Claims(tuple(each(claim, ends_of(self.side))))
+        return Claims(tuple(each(claim, ends_of(self.side))), self._tests(question))
+
+    def sampling(self, question: Question) -> SamplingCheck | None:
+        """The check of the propensities, where a part of alpha is for it."""
+        return None if self.budget.get(SAMPLING) is None else question.first.sampling(self.stated.gamma_sensitivity)
+
+    def _tests(self, question: Question) -> tuple[Rejection, ...]:
+        found = self.sampling(question)
+        return () if found is None else (Rejection(found.rejects(self.budget[SAMPLING]), found.p_value, 0.0, 0.0, 0.0),)
 
     def _claim(self, columns: Units, estimators: tuple[Estimator, ...], strata: Strata | None) -> Claim:
         cap = self.stated.robust_cap()
@@ -257,14 +266,13 @@ class PropensityProof(Proof):
         """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
         units, text = self._units(rows), ""
         if self.beforehand:
-            text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+            text = f"The number of rows was planned before the log was seen, for about {self.planned} {units}; it may have stopped "
+            text += "earlier or later than that."
         else:
             text = (
-                f"The number of {units}, {self.planned}, was fixed beforehand: it is the log's own length, and the log did not "
-                "end because of what it showed (planned= states another number)."
+                f"The number of rows was fixed beforehand, for about {self.planned} {units}: it is the log's own length, and the "
+                "log did not end because of what it showed (planned_rows= states another number)."
             )
-            if not self.single(rows):
-                text += " A fixed number of rows is not enough: how many episodes fit into them depends on what happens in them."
         if self.control is None:
             return text
         borders = ", ".join(map(str, self.control.borders))
