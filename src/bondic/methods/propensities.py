@@ -164,7 +164,8 @@ class Propensities:
         )
         empty = PropensityProof(
             estimand_of(problem, against), self._budget(problem, parts, alpha), self.side, value, self._used(), Strategy(), 1,
-            False, targets, every, None, {}, dict.fromkeys(ends_of(self.side), (1.0,)) if value == "contexts" else {}, Provenance(),
+            False, targets, every, None, {}, dict.fromkeys(ends_of(self.side), (1.0,)) if value == "contexts" else {},
+            Provenance(),
         )  # fmt: skip
         columns = empty.columns(question_of(parts))
         clock.done("ratios")

@@ -266,8 +266,10 @@ class PropensityProof(Proof):
         """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
         units, text = self._units(rows), ""
         if self.beforehand:
-            text = f"The number of rows was planned before the log was seen, for about {self.planned} {units}; it may have stopped "
-            text += "earlier or later than that."
+            text = (
+                f"The number of rows was planned before the log was seen, for about {self.planned} {units}; it may have stopped "
+                "earlier or later than that."
+            )
         else:
             text = (
                 f"The number of rows was fixed beforehand, for about {self.planned} {units}: it is the log's own length, and the "
