@@ -120,7 +120,9 @@ def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
     given = "state" if len(states) == 1 else f"list of {len(states)} weighted states"
     text = f"The initial distribution is exactly the given {given}."
     if states.kind == "log":
-        text = f"The value is the mean over the {len(states)} starts of this log, wherever they come from."
+        used = int((states.weights > 0).sum())
+        which = f"the {used} starts" if used == len(states) else f"the last {used} of {len(states)} starts"
+        text = f"The value is the mean over {which} of this log, wherever they come from."
     if states.kind == "sample":
         size = (
             "fixed beforehand"

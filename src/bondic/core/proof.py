@@ -267,10 +267,12 @@ def describe_start(states: Starts) -> str:
     more = ", …" if len(states) > _SHOWN_STATES else ""
     distinct = np.unique(states.observations, axis=0).shape[0]
     copies = f", {distinct} of them distinct" if distinct < len(states) else ""
+    left = int(np.count_nonzero(states.weights == 0.0)) if states.kind == "log" else 0
     kind = {"log": "the starts of the log, a list", "exact": "exact list", "sample": "sample"}[states.kind]
     count = "1 state" if len(states) == 1 else f"{len(states)} states"
     print_of = fingerprint(states.observations, states.weights)
-    return f"{kind} of {count}{copies}: {', '.join(rows)}{more} (sha256 {print_of})"
+    later = f", the first {left} with weight 0" if left else ""
+    return f"{kind} of {count}{copies}{later}: {', '.join(rows)}{more} (sha256 {print_of})"
 
 
 def _state(row: np.ndarray) -> str:

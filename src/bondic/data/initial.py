@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -73,7 +73,8 @@ class InitialStates(Starts):
             raise InvalidInput(
                 "count_fixed=False is for a sample; an exact list of initial states has no count to fix."
             )
-        if self.kind != "exact" and np.ptp(weights) > 0:
+        used = weights[np.argmax(weights > 0) :] if self.kind == "log" else weights
+        if self.kind != "exact" and np.ptp(used) > 0:
             raise InvalidInput(
                 "Initial states of a log, or of a sample, have equal weights. Use InitialStates.exact for a weighted list."
             )
@@ -118,6 +119,11 @@ class InitialStates(Starts):
             lambda: {"observations": read_starts(log, used)},
             log=log, weights=np.broadcast_to(1.0 / used, (used,)), kind=kind, count_fixed=fixed, from_rows=True,
         )  # fmt: skip
+
+    def since(self, count: int) -> InitialStates:
+        """The starts of the log without the first `count`, which keep their place with weight 0."""
+        left = len(self) - count
+        return replace(self, weights=np.where(np.arange(len(self)) < count, 0.0, 1.0 / max(left, 1)))
 
     def of_log(self, log: Log) -> InitialStates:
         """Starts of the same kind, read off another stretch of the log."""

@@ -282,11 +282,13 @@ def _own_value(rows: Rows, method: Method, alpha: float, progress: Progress | No
 
 
 def _separate(problem: Rows, other: Rows, alpha: float, method: Method, progress: Progress | None) -> Result:
-    """Each policy at half of alpha."""
+    """Each policy at half of alpha; today's value is a mean over certified episodes, and the other one starts where they do."""
     side: Side = getattr(method, "side", "both")
     budget = ErrorBudget.split(alpha, {"1": 1.0, "2": 1.0})
-    first = sided(method, side).run(problem, budget["1"], progress)
     second = _own_value(other, sided(method, _OTHER[side]), budget["2"], progress)
+    if is_today(other.policy) and problem.initial_states.kind == "log":
+        problem = problem.starting_from(second.rows[0])
+    first = sided(method, side).run(problem, budget["1"], progress)
     if first.proof is None or second.proof is None:
         raise InvalidInput(f"The method {first.method} leaves no proof: its interval cannot be part of a difference.")
     proof = separate_proof((first.proof, second.proof), budget, side)

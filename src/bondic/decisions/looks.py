@@ -1,9 +1,9 @@
 """A decision on a log that grows: what the first look has fixed, and what all looks together have shown (Theorem 59 d, e).
 
 Ends that hold at every number of rows at once may be looked at whenever one likes. The file of looks keeps it one decision: the
-same statements, policies and plan, on a log that begins with the rows that were there before. For a value that stands still it
-keeps the best end of all looks. A mean over the certified rows, as today's value is, changes with them: there every look speaks
-of its own rows. The file holds no row of the log.
+same statements, policies and plan, on a log that begins with the rows that were there before. The mean over the starts of this
+log changes with its rows: every look speaks of its own. For stated starts, where the value stands still, the file keeps the best
+end of all looks. It holds no row of the log.
 """
 
 from __future__ import annotations
@@ -219,7 +219,9 @@ def _shown(result: Result, end: End) -> Shown:
     bound = (result.low if end == "lower" else result.high) if proved else None
     bets = [one for one in _proofs(result) if isinstance(one, PropensityProof)]
     plan = f"{result.method} ({'; '.join(map(_plan, _proofs(result)))})" if used else None
-    robust, moving = any(one.control is not None for one in bets), any(one.value == "contexts" for one in bets)
+    robust = any(one.control is not None for one in bets)
+    log_starts = used and any(one.estimand.start.kind == "log" for one in _proofs(result))
+    moving = log_starts or any(one.value == "contexts" for one in bets)
     return Shown(bound, plan, robust, result.status is Status.REJECTED, moving)
 
 

@@ -20,6 +20,7 @@ from bondic.core.errors import InvalidInput, NoTable
 from bondic.core.sums.forms import Sums
 from bondic.core.terms import range_at_all_times, range_of
 from bondic.engines.standard import EngineName
+from bondic.errors import TooFewRows
 from bondic.methods.base import Progress, listing_options, planned_length
 from bondic.methods.candidates import Candidate
 from bondic.methods.dual import Dual, dual_needs
@@ -137,7 +138,12 @@ class Default:
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         choice = self.choice(problem, alpha)
-        result, why, others = choice.result(alpha, progress), choice.why, [choice.others]
+        try:
+            result, why, others = choice.result(alpha, progress), choice.why, [choice.others]
+        except TooFewRows as few:
+            if self.planned_rows is not None or choice.method.name != Propensities.name:
+                raise
+            return WholeRange(str(few), self.side).run(problem, alpha, progress)
         if choice.method.name != Propensities.name and Propensities().applies(problem) is None:
             why, others = why + _NOT_USED, [choice.others, _PROPENSITIES_TOO]
         return result.with_choices({"other methods": "; ".join(filter(None, others)) or "none", "method": why})

@@ -66,7 +66,7 @@ class Prefixes:
         """With the first `count` initial states, or with `which` of them."""
         states, cloud = problem.initial_states, problem.initial
         which = np.arange(min(count, len(states))) if which is None else which
-        weights = np.full(which.size, 1.0 / which.size) if states.kind == "sample" else states.weights
+        weights = states.weights if states.kind == "exact" else np.full(which.size, 1.0 / which.size)
         given = InitialStates(states.observations[which], weights, states.kind, states.count_fixed, states.from_rows)
         if isinstance(cloud, NoCloud):
             return replace(problem, initial_states=given)

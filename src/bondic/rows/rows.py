@@ -19,6 +19,7 @@ from bondic.core.propensities.ratios import Target
 from bondic.core.propensities.sampling import SamplingCheck
 from bondic.core.terms import Terms, in_full
 from bondic.data._arrays import FloatArray, IntArray
+from bondic.data.episodes import episode_starts
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Encoding
 from bondic.data.log import Log
@@ -359,6 +360,11 @@ class Rows:
             return picked
         answers = replace(self.answers, initial=self.answers.initial[states])
         return replace(picked, initial=self.initial.pick(states), answers=answers)
+
+    def starting_from(self, row: int) -> Rows:
+        """The same question from the starts of the log at this row or after it; it may be asked after the rows were seen."""
+        begun = sum(int((rows.start + starts < row).sum()) for rows, _, starts in episode_starts(self.log))
+        return replace(self, initial_states=self.initial_states.since(begun))
 
     def load(self, start: int, stop: int) -> Rows | None:
         """Rows start..stop-1 of the log, kept in memory; None when none of them counts."""
