@@ -1,6 +1,7 @@
 """Plans and their ends on small logs of every kind, in `tests/fixed_ends.json`; `tests/test_fixed_ends.py` compares.
 
-Entries that are there stay as they are. `--kind NAME` plans those of one kind again, and shows how far their ends moved:
+Entries that are there stay as they are. `--kind NAME` plans those of one kind again, and shows how far their ends moved; with
+`--same-plans` the plans stay, and the ends are those that they have now (another formula for the same plan):
 
     python scripts/fixed_ends.py --kind population
 """
@@ -21,9 +22,9 @@ from fixed_logs import CASES, KINDS, Case, read_plan, write_plan  # noqa: E402
 ENDS = TESTS / "fixed_ends.json"
 
 
-def entry(case: Case) -> dict[str, Any]:
-    """A new plan, and its ends as they come out of what is stored."""
-    plan, problems = write_plan(case.plan()), case.problems()
+def entry(case: Case, plan: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A plan, a new one unless it is passed, and its ends as they come out of what is stored."""
+    plan, problems = write_plan(case.plan()) if plan is None else plan, case.problems()
     proof = read_plan(plan, problems)
     ends, limits = case.ends(proof, problems), case.limits(problems)
     if not any(limits[0] < low < high < limits[1] for low, high in ends.values()):
@@ -34,12 +35,18 @@ def entry(case: Case) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", choices=KINDS, help="the kind of entries that are planned again")
-    chosen = parser.parse_args().kind
+    parser.add_argument(
+        "--same-plans", action="store_true", help="keep their plans, and write the ends that they have now"
+    )
+    options = parser.parse_args()
     before = json.loads(ENDS.read_text(encoding="utf-8")) if ENDS.exists() else {}
     after = {}
     for name, case in CASES.items():
         old = before.get(name)
-        after[name] = entry(case) if old is None or case.kind == chosen else old
+        if old is None or case.kind == options.kind:
+            after[name] = entry(case, old["plan"] if old and options.same_plans else None)
+        else:
+            after[name] = old
         if after[name] != old:
             was = "" if old is None else f", was {old['ends']}"
             print(f"{name}: {after[name]['ends']} in {after[name]['range']}{was}", flush=True)
