@@ -10,7 +10,7 @@ EXTRAS := torch or cluster or mujoco or train or lab
 WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check core-size docs release-check gallery bench evidence experiments clean
+.PHONY: help demo test test-all check size docs release-check gallery bench evidence experiments clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -52,14 +52,14 @@ check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 
-test: check core-size ## check, then every test that needs no optional library and is not of the lab
+test: check ## check, then every test that needs no optional library and is not of the lab
 	$(BIN)/pytest $(WORKERS) -m "not ($(EXTRAS)) and not slow"
 
 test-all: $(if $(TESTED),,test) $(VENV)/.stamp-all ## test (unless TESTED=1), then those of the lab and those that need torch, mujoco and dask
 	$(BIN)/pytest $(WORKERS) -m "($(EXTRAS)) and not slow"
 
-core-size: ## lines of the trusted core, as README promises them
-	@$(PYTHON) scripts/core_size.py
+size: ## lines of every package, of the core, the lab and the tests, against budget.toml
+	@$(PYTHON) scripts/size.py
 
 docs: $(VENV)/.stamp-docs ## build the documentation into site/, offline
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

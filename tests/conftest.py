@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 
 # Small matrices: two threading layers at once (BLAS and ours) make everything slower. Must precede numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -26,6 +27,14 @@ def pytest_collection_finish():
 def rng() -> np.random.Generator:
     """A generator with the same seed in every test."""
     return np.random.default_rng(20201101)
+
+
+@pytest.fixture
+def interruptible():
+    """Programs that the test starts hear Ctrl-C, also where this one was started with it ignored (`nohup make test &`)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

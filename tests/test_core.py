@@ -19,10 +19,22 @@ def script(name):
 
 
 def test_readme_quotes_the_size_of_the_core():
-    lines, code = script("core_size").totals(script("core_size").core_size())
-    quoted = re.search(r"([\d ]+) lines, ([\d ]+) of them code", (ROOT / "README.md").read_text())
+    quoted = re.search(r"at most ([\d ]+) lines", (ROOT / "README.md").read_text())
     assert quoted, "README says how long the core is"
-    assert [int(number.replace(" ", "")) for number in quoted.groups()] == [lines, code], "make core-size"
+    assert int(quoted[1].replace(" ", "")) == script("size").read_budget()["lines"]["src/bondic/core"]
+
+
+def test_a_size_above_its_budget_fails():
+    size, found = script("size"), {"lines": {"tests": 5, "src": 3}}
+    assert not size.compare(found, {"lines": {"tests": 5, "src": 4, "gone": 1}})[1]
+    table, over = size.compare(found, {"lines": {"tests": 4}})
+    assert over
+    assert table[1:] == [
+        "  src                            3 / 0       exceeded",
+        "  tests                          5 / 4       exceeded",
+    ]
+    budget = '# kept\n[lines]\n"tests" = 4\n"src" = 9\n"gone" = 1\n'
+    assert size.lowered(budget, found) == '# kept\n[lines]\n"tests" = 4\n"src" = 3\n'
 
 
 def test_the_core_loads_numpy_alone():

@@ -1,4 +1,4 @@
-"""Ctrl-C and progress of the tool, with real processes: it ends soon and leaves nothing behind."""
+"""Ctrl-C, SIGTERM and progress of the tool, with real processes: it ends soon and leaves nothing behind."""
 
 import io
 import os
@@ -15,6 +15,8 @@ import pytest
 from rich.console import Console
 
 from bondic.report.progress import progress_bar
+
+pytestmark = pytest.mark.usefixtures("interruptible")
 
 SOON = 15.0
 """Seconds, for a busy machine: half a second where it has nothing else to do. The decomposition alone takes minutes."""
@@ -100,37 +102,51 @@ with obeying_interrupts(), result_folder(Path("out/res"), overwrite=False) as fo
 """
 
 
-def interrupt(place, process):
+def interrupt(place, process, number=signal.SIGINT):
     sent = time.monotonic()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - sent < SOON
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "interrupted; nothing was left half-written" in err
     assert "Traceback" not in err
     out = place / "out"
     assert not out.exists() or not list(out.iterdir())
 
 
-def test_compiled_code_does_not_keep_an_interrupt_waiting(place):
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@BOTH
+def test_compiled_code_does_not_keep_an_interrupt_waiting(place, number):
     with evaluating(place, "compiled") as process:
         time.sleep(0.3)
-        interrupt(place, process)
+        interrupt(place, process, number)
 
 
-def test_a_folder_that_is_half_written_goes_with_the_program(place):
+@BOTH
+def test_a_folder_that_is_half_written_goes_with_the_program(place, number):
     with begun(place, "-c", WRITING) as process:
         assert list((place / "out").iterdir())
         time.sleep(0.3)
-        interrupt(place, process)
+        interrupt(place, process, number)
 
 
-@pytest.mark.parametrize("after", [0.0, 2.0])
-def test_every_stage_is_left_soon(place, after):
+@pytest.mark.parametrize(("after", "number"), [(0.0, signal.SIGINT), (2.0, signal.SIGINT), (0.5, signal.SIGTERM)])
+def test_every_stage_is_left_soon(place, after, number):
     """4000 rows with 34 actions take longer than that."""
     with evaluating(place, "uniform") as process:
         time.sleep(after)
-        interrupt(place, process)
+        interrupt(place, process, number)
+
+
+def test_what_was_ignored_from_the_start_stays_ignored(place):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the fixture gives it back
+    with evaluating(place, "uniform") as process:
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+        assert process.poll() is None
+        interrupt(place, process, signal.SIGTERM)
 
 
 def test_without_a_terminal_a_line_says_what_is_going_on():

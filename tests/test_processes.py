@@ -273,7 +273,10 @@ def test_the_tool_takes_the_name_of_an_executor(place, tmp_path, monkeypatch, ca
     assert found[0] == found[1]
 
 
-def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)])
+def test_an_interrupt_ends_the_tool_and_its_workers(place, tmp_path, number, send):
+    """A terminal tells all of them; whoever sends SIGTERM tells the program alone."""
     command = [sys.executable, "-m", "bondic", *tool(tmp_path / "out", "--with", "executor=processes://2")]
     running = subprocess.Popen(
         command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
@@ -282,14 +285,21 @@ def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
     while members(running.pid) < 3 and time.monotonic() < deadline:  # itself and two workers
         time.sleep(0.05)
     time.sleep(0.5)  # somewhere in the work
-    os.killpg(running.pid, signal.SIGINT)
+    send(running.pid, number)
     _, err = running.communicate(timeout=30)
-    assert running.returncode in (130, 0, 4), err
+    assert running.returncode in (128 + number, 0, 4), err
     assert b"Traceback" not in err
     deadline = time.monotonic() + 30
     while alive(running.pid) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not alive(running.pid)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_workers_ignore_what_the_tool_was_started_to_ignore():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the fixture gives it back
+    with named_executor("processes://1") as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 
 def members(group):

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from bondic.cli.interrupt import end_workers
 from bondic.cli.reading import elsewhere
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
@@ -39,12 +40,14 @@ def named_executor(text: str) -> Iterator[Threads | Executor]:
     elif kind == "threads":
         yield Threads(_number(rest, text) if rest else None)
     elif kind == "processes":
-        # not by fork: threads of compiled code would be lost in the copies. Ctrl-C ends them without a word
-        workers, quiet = _number(rest, text), (signal.SIGINT, signal.SIG_DFL)
+        # not by fork: threads of compiled code would be lost in the copies. Ctrl-C ends them without a word, unless it is ignored
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        workers, quiet = _number(rest, text), (signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
         processes = ProcessPoolExecutor(workers, get_context("spawn"), initializer=signal.signal, initargs=quiet)
         try:
             yield processes
         except KeyboardInterrupt:  # their pipes close: Python would complain of that if it ended before their thread
+            end_workers()
             processes.shutdown(cancel_futures=True)
             raise
         finally:
