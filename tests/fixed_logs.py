@@ -32,7 +32,8 @@ from bondic.rows.subgroups import labels_of
 from builders import part
 
 ALPHA = 0.1
-KINDS = ("stated lists", "contexts", "today", "dual", "balls", "population", "sampled starts")
+IID = {"population": "iid"}
+KINDS = ("stated lists", "contexts", "today", "this log", "dual", "balls", "population", "sampled starts")
 """By what the estimand rests on. A change of one kind has no business with the others."""
 
 # --- logs ----------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ class Case:
 
 
 def _cases() -> list[Case]:
-    table, bets, contexts = bondic.Table, bondic.Propensities, partial(bondic.Propensities, value="contexts")
+    table, bets = bondic.Table, bondic.Propensities
     paths, few, numbers, single = (
         cache(one)
         for one in (lambda: walk(60, 1), lambda: walk(90, 2, ending=0.3), lambda: drift(50, 3), lambda: visits(500, 4))
@@ -203,7 +204,7 @@ def _cases() -> list[Case]:
     short, doses = cache(lambda: walk(200, 5, steps=3, ending=0.0)), cache(lambda: visits(400, 6, doses=True))
     nine, far = ({"gamma": gamma, "value_range": (0, 4), **UNIT} for gamma in (0.9, 0.99))
     myopic, half_, steps = {"gamma": 0.0, **UNIT}, {"gamma": 0.5, **UNIT}, {"gamma": 1.0, "horizon": 3, **UNIT}
-    pairs, bounded = partial(bondic.Groups, allowance=0.01, count=2), partial(contexts, min_propensity=0.2)
+    pairs, bounded = partial(bondic.Groups, allowance=0.01, count=2), partial(bets, min_propensity=0.2)
     groups = partial(bondic.Groups, allowance=0.05, count=4)
     flat, by_action = bondic.Ball(bondic.Gaussian(2.0), 1.0), Instruments(Dirac(on="action"))
     by_cell = Instruments(Dirac(on="state") * Dirac(on="action"))
@@ -237,14 +238,14 @@ def _cases() -> list[Case]:
         Case("propensities, list, horizon", short, EAGER, steps, partial(bets, min_propensity=0.3), TWO),
     ]
     in_contexts = [
-        Case("one step", single, LATE, myopic, contexts),
+        Case("one step", single, LATE, myopic, bets),
         Case("one step, least propensity", single, LATE, myopic, bounded),
-        Case("one step, largest ratio", single, EARLY, myopic, partial(contexts, max_ratio=3.0)),
-        Case("one step, sensitivity", single, LATE, myopic, partial(contexts, gamma_sensitivity=1.2)),
-        Case("one step, difference", single, LATE, myopic, contexts, against=EARLY),
-        Case("one step, subgroups", single, LATE, myopic, contexts, by=shop),
+        Case("one step, largest ratio", single, EARLY, myopic, partial(bets, max_ratio=3.0)),
+        Case("one step, sensitivity", single, LATE, myopic, partial(bets, gamma_sensitivity=1.2)),
+        Case("one step, difference", single, LATE, myopic, bets, against=EARLY),
+        Case("one step, subgroups", single, LATE, myopic, bets, by=shop),
         Case("one step, difference, bound", single, LATE, myopic, bounded, against=EARLY),
-        Case("doses", doses, DOSE, myopic, contexts),
+        Case("doses", doses, DOSE, myopic, bets),
     ]
     today = [
         Case("one step", single, LATE, myopic, bets, against="today"),
@@ -266,23 +267,33 @@ def _cases() -> list[Case]:
         Case("dual, planned", numbers, UPWARD, myopic, partial(dual, planned_rows=600), SPREAD),
         Case("dual, box", paths, EAGER, myopic, partial(bondic.Dual, by_cell), TWO),
     ]
-    population = [
-        Case("one step", single, LATE, myopic, bets),
-        Case("one step, largest ratio", single, EARLY, myopic, partial(bets, max_ratio=3.0)),
-        Case("one step, difference", single, LATE, myopic, bets, against=EARLY),
-        Case("one step, subgroups", single, LATE, myopic, bets, by=shop),
+    own = [
         Case("episodes", few, EAGER, half_, bets),
         Case("episodes, horizon", short, EAGER, steps, partial(bets, min_propensity=0.3)),
-        Case("episodes, sensitivity", short, EAGER, steps, partial(bets, gamma_sensitivity=1.1)),
         Case("episodes, look", short, EAGER, steps, table, looks=(150, 480)),
+        Case("table", paths, EAGER, half_, table),
+        Case("table, today", paths, EAGER, half_, table, against="today"),
+        Case("groups", numbers, UPWARD, half_, groups),
+        Case("ball", numbers, UPWARD, half_, ball),
+        Case("dual", numbers, UPWARD, myopic, partial(bondic.Dual, ball=flat)),
+    ]
+    population = [
+        Case("one step", single, LATE, myopic | IID, bets),
+        Case("one step, largest ratio", single, EARLY, myopic | IID, partial(bets, max_ratio=3.0)),
+        Case("one step, difference", single, LATE, myopic | IID, bets, against=EARLY),
+        Case("one step, subgroups", single, LATE, myopic | IID, bets, by=shop),
+        Case("episodes", few, EAGER, half_ | IID, bets),
+        Case("episodes, horizon", short, EAGER, steps | IID, partial(bets, min_propensity=0.3)),
+        Case("episodes, sensitivity", short, EAGER, steps | IID, partial(bets, gamma_sensitivity=1.1)),
+        Case("episodes, look", short, EAGER, steps | IID, table, looks=(150, 480)),
     ]
     sampled = [
-        Case("table", paths, EAGER, half_, table),
+        Case("table", paths, EAGER, half_ | IID, table),
         Case("groups", numbers, UPWARD, half_, pairs, MANY),
         Case("ball", numbers, UPWARD, half_, ball, MANY),
         Case("dual", numbers, UPWARD, myopic, partial(bondic.Dual, ball=flat), MANY),
     ]
-    lists = (stated, in_contexts, today, duals, balls, population, sampled)
+    lists = (stated, in_contexts, today, own, duals, balls, population, sampled)
     return [replace(one, kind=kind) for kind, cases in zip(KINDS, lists, strict=True) for one in cases]
 
 
