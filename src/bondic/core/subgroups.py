@@ -66,9 +66,7 @@ def conclude_by_subgroup(proof: Proof, question: Question, labels: Labeling, sum
 def subgroup_assumption(proof: Proof, question: Question) -> Assumption:
     """What is assumed beyond the assumptions of the proof, in words."""
     text = "The subgroups were fixed before looking at the rewards."
-    if isinstance(proof, PropensityProof) and proof.value == "contexts":
-        text += " So was the number of rows in each, or it is chance: it does not depend on earlier rewards."
-    elif isinstance(proof, CellsProof) and proof.allowance is not None:
+    if isinstance(proof, CellsProof) and proof.allowance is not None:
         text += " Averages over the starts of each subgroup are within the stated allowance, too."
     elif question.first.initial_states.kind != "sample" and not isinstance(proof, PropensityProof):
         return Assumption("subgroups", "Any subgroups may be looked at, also after the log was seen.", "checked")
@@ -182,16 +180,15 @@ def _by_units(proof: PropensityProof, question: Question, labels: Labeling) -> d
     if proof.value == "stated starts":
         listed = _likely(question.first, labels)
         groups = {name: places for name, places in groups.items() if name in listed}
-    divided, found = shares(list(groups.values()), 0 if proof.beforehand else None), {}
+    divided, found = shares(list(groups.values()), 0 if proof.beforehand or proof.rates else None), {}
+    begun = sorted(int(units[0]) for units in groups.values())
     for (name, units), share in zip(groups.items(), divided, strict=True):
+        part = 1.0 / (2 + begun.index(int(units[0])))  # of the units; how many there are is known later
         own = replace(
             proof,
             budget=_scaled(proof.budget, dict.fromkeys(proof.budget.parts, share)),
             planned=proof.planned if proof.beforehand or proof.rates else int(units.size),
-            rates={
-                end: _for_fewer(rates, proof, end, share, units.size / columns.units)
-                for end, rates in proof.rates.items()
-            },
+            rates={end: _for_fewer(rates, proof, end, share, part) for end, rates in proof.rates.items()},
         )
         estimand = question if name not in listed else _from(question, listed[name])
         claims = own.claims_on(estimand, columns.pick(units))
