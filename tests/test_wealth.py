@@ -1,8 +1,10 @@
-"""Wealth of bets on a mean, (21) and (22): against slow loops in 50 digits, and the properties behind the intervals."""
+"""Wealth of bets on a mean, (22) and (40): against slow loops in 50 digits, and the properties behind the intervals."""
 
 import itertools
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -14,9 +16,9 @@ from bondic.core.bounded import certified_sum
 from bondic.core.errors import NumericalError
 from bondic.core.propensities.betting import (
     BettingProcess,
-    MeansProcess,
-    means_end,
+    LogProcess,
     plug_in_rates,
+    this_log_end,
 )
 from bondic.core.propensities.bound import _affordable
 from bondic.core.propensities.crossing import largest
@@ -24,6 +26,7 @@ from bondic.core.propensities.wealth import Stage, _Wealth, lower_end
 from propensity_cases import slow_rates
 
 mp.mp.dps = 50
+REFERENCE = Path(__file__).parent / "reference"
 START = (0.5, 0.25, 1.0)
 
 
@@ -43,10 +46,10 @@ def slow_wealth(processes, candidate):
     return best
 
 
-def on_contexts(values, centers, losses, rate, most, share):
-    """One rate, cut row by row; n times it is the price of the mean over all n contexts."""
-    rates = np.minimum(rate, most / losses)
-    return MeansProcess.on(values, centers, losses, rates, most, share), rate * len(values) * (1 + 1e-15)
+def on_this_log(values, centers, losses, rate, risk, share):
+    found = LogProcess(rate, risk, share)
+    found.bet(values, centers, losses)
+    return found
 
 
 def processes_on(values, probability=0.05, floor=0.0, planned=None):
@@ -74,8 +77,8 @@ def test_an_end_is_beyond_the_range_where_every_value_in_it_is_rejected():
     assert slow_wealth(processes, 1.0) >= 20  # the largest value is rejected, too: none is left
     assert 1.0 < lower_end([processes], 0.0, 1.0, 0.05) < 1.0 + 1e-5
     assert lower_end([processes], -1e9, 1.0, 0.05) > 1.0
-    sure = [on_contexts(np.full(80, 3.0), np.full(80, 0.5), np.full(80, 0.5), 0.5, 0.9, 1.0)]
-    assert 1.0 < means_end(sure, 1.0, 0.05) < 1.0 + 1e-5
+    sure = [on_this_log(np.full(80, 3.0), np.full(80, 0.5), np.full(80, 0.5), 0.5, 0.9, 1.0)]
+    assert 1.0 < this_log_end(sure, 1.0, 0.05) < 1.0 + 1e-5
     processes = processes_on(np.full(60, 0.99))
     assert lower_end([processes], 0.0, 1.0, 0.05) < 1.0  # values below the top leave the top
 
@@ -249,38 +252,44 @@ def test_no_stage_begins_with_more_than_all():
             lower_end([before, after], 0.0, 1.0, 0.05)
 
 
-# --- values with means of their own ---------------------------------------------------------------------
+# --- values with means of their own: this log, (40) -------------------------------------------------------
 
 
-def slow_contexts(values, centers, losses, bets, mean):
-    total = mp.mpf(0)
-    for rate, most, share in bets:
-        exponent = -mp.mpf(rate * len(values) * (1 + 1e-15)) * mp.mpf(mean)
-        for x, c, loss in zip(values, centers, losses, strict=True):
-            cut = mp.mpf(min(rate, most / loss))
-            exponent += mp.log(1 + cut * (mp.mpf(x) - mp.mpf(c))) + cut * mp.mpf(c)
-        total += mp.mpf(share) * mp.exp(exponent)
+def slow_this_log(values, centers, bets, mean):
+    """sum_k p_k exp( sum log(1 + v_k (X_i - c_i)) - N log(1 + v_k (M - mean c)) )."""
+    total, middle = mp.mpf(0), mp.fsum(map(mp.mpf, centers)) / len(centers)
+    for rate, _, share in bets:
+        exponent = mp.fsum(mp.log(1 + rate * (mp.mpf(x) - mp.mpf(c))) for x, c in zip(values, centers, strict=True))
+        total += mp.mpf(share) * mp.exp(exponent - len(values) * mp.log(1 + rate * (mp.mpf(mean) - middle)))
     return total
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_means_end_is_where_the_slow_wealth_reaches_its_level(seed):
-    values = draws(seed, 80)
-    centers = np.full(80, 0.4)
+def test_the_end_of_this_log_is_where_the_slow_wealth_reaches_its_level(seed):
+    values, centers = draws(seed, 80), np.linspace(0.2, 0.5, 80)
     bets = [(m * 0.2, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
-    found = means_end([on_contexts(values, centers, centers, *one) for one in bets], 1.0, 0.05)
+    found = this_log_end([on_this_log(values, centers, centers, *one) for one in bets], 1.0, 0.05)
     assert 0 < found < 1
-    assert slow_contexts(values, centers, centers, bets, found) >= 20
-    assert slow_contexts(values, centers, centers, bets, found + 1e-9) < 20
+    assert slow_this_log(values, centers, bets, found) >= 20
+    assert slow_this_log(values, centers, bets, found + 1e-9) < 20
 
 
-def test_a_rate_that_is_cut_beforehand_counts_its_rest_at_the_least_mean():
-    """Rows whose loss is large are bet on less; the missing part of their mean is taken as 0, so the end falls."""
-    values, centers = draws(3, 200), np.full(200, 0.4)
-    losses = np.where(np.arange(200) % 2, 0.4, 40.0)
-    free = means_end([on_contexts(values, centers, np.full(200, 0.4), 0.2, 0.9, 1.0)], 1.0, 0.05)
-    cut = means_end([on_contexts(values, centers, losses, 0.2, 0.9, 1.0)], 1.0, 0.05)
-    assert 0 <= cut < free
+@pytest.mark.parametrize("number", [1, 2])
+def test_reference_values_of_this_log(number):
+    """Independent code in 50 digits; ends are not cut to the range there, so the first one is in closed form."""
+    data = json.loads((REFERENCE / f"metrics-{number}.json").read_text(encoding="utf-8"))
+    actions, rows = np.array(data["actions"]), np.arange(len(data["actions"]))
+    ratios = np.array(data["policy"])[rows, actions] / np.array(data["propensities"])[rows, actions]
+    values = ratios * np.array(data["rewards"])
+    means = np.cumsum(values)[:-1] / rows[1:]
+    centers = np.concatenate([[0.5], np.minimum(means, 1.0)])
+    total = np.log1p(0.2 * (values - centers)).sum()
+    one_rate = centers.mean() + np.expm1((total - np.log(20)) / values.size) / 0.2
+    assert one_rate == pytest.approx(float(data["expected"]["this_log_one_rate"]["value"]), rel=1e-10)
+    three = [on_this_log(values, centers, centers, rate, 0.9, 1 / 3) for rate in (0.05, 0.2, 0.5)]
+    mixture = float(data["expected"]["this_log_mixture"]["value"])
+    assert this_log_end(three, 1.0, 0.05) == pytest.approx(mixture, rel=1e-9)
+    assert three[1].log_wealth(one_rate).mid == pytest.approx(np.log(20), abs=1e-9)
 
 
 def test_portions_leave_no_trace(monkeypatch):
@@ -312,36 +321,30 @@ def test_portions_leave_no_trace(monkeypatch):
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3), st.sampled_from([0.5, 0.75, 0.95]), st.booleans())
 def test_lowered_centers_keep_the_rate_and_no_bet_loses_more_than_its_risk(seed, log_rate, risk, far):
-    """Theorem 40 for every value between the floor and above: exp of log(1 + v (X - c)) + v (c - m) has a mean of at most 1."""
-    rng, rate = np.random.default_rng(seed), 10.0**log_rate
+    """Theorem 40 for every value between the floor and above: (1 + v (X - c)) / (1 + v (m - c)) has a mean of at most 1."""
+    rng, process = np.random.default_rng(seed), LogProcess(10.0**log_rate, risk, 1.0)
     losses = rng.exponential(size=20) * np.where(rng.random(20) < 0.2, 0.0, 1.0)
     centers = rng.normal(size=20) + (1e6 if far else 0.0)
-    lowered, lost, cut = _affordable(centers, losses, rate, risk)
+    lowered, lost = _affordable(centers, losses, process)
     assert np.all(lowered <= centers)
-    assert np.all(cut * lost <= risk * (1 + 1e-12))
+    assert np.all(process.rate * lost <= risk)
     floors = [mp.mpf(center) - mp.mpf(loss) for center, loss in zip(centers, losses, strict=True)]
     for center, loss, floor in zip(lowered, lost, floors, strict=True):
         assert mp.mpf(center) - floor <= mp.mpf(loss)  # nothing can be lost that was not counted
-    assert np.all(cut >= rate * (1 - 1e-4))  # less by rounding alone
-    for center, floor, most in zip(lowered, floors, cut, strict=True):
         top, chance = floor + mp.mpf(rng.exponential()), mp.mpf(rng.random())
         mean = chance * top + (1 - chance) * floor
-        factors = [(1 + most * (x - mp.mpf(center))) for x in (top, floor)]
-        assert chance * factors[0] + (1 - chance) * factors[1] <= mp.exp(most * (mean - center)) * (
-            1 + mp.mpf(10) ** -40
-        )
+        factors = [(1 + process.rate * (x - mp.mpf(center))) for x in (top, floor)]
+        allowed = (1 + process.rate * (mean - mp.mpf(center))) * (1 + mp.mpf(10) ** -40)
+        assert chance * factors[0] + (1 - chance) * factors[1] <= allowed
 
 
-def test_one_early_row_with_a_larger_rate_does_not_make_the_end_long():
-    """Values near the top of their range, and a first guess in its middle: with rates cut row by row the end was halved."""
-    values, count = np.full(400, 0.99), 400
-    guesses = np.concatenate([[0.5], np.full(count - 1, 0.99)])
+def test_one_early_row_that_could_lose_more_does_not_make_the_end_long():
+    """Values near the top of their range, and a first guess in its middle: its center is lowered, the rate of all stays."""
+    values, guesses = np.full(400, 0.99), np.concatenate([[0.5], np.full(399, 0.99)])
     ends = []
-    for centers, losses, rates in (
-        _affordable(guesses, guesses, 1.5, 0.75),
-        (guesses, guesses, np.minimum(1.5, 0.75 / guesses)),  # the control
-    ):
-        total = rates.max() * count * (1 + 1e-12)
-        ends.append(means_end([(MeansProcess.on(values, centers, losses, rates, 0.75, 1.0), total)], 1.0, 0.05))
-    assert ends[0] > 0.85
-    assert ends[1] < 0.55
+    for rate in (1.5, 0.75 / 0.99 * 0.5):  # the control: half of the rate at which no center is lowered
+        process = LogProcess(rate, 0.75, 1.0)
+        process.bet(values, *_affordable(guesses, guesses, process))
+        ends.append(this_log_end([process], 1.0, 0.05))
+    assert ends[0] > 0.98
+    assert ends[1] < ends[0]
