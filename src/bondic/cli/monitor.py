@@ -25,10 +25,12 @@ from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_i
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.cli.terminal import Terminal
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.codec import decode
+from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import interval_text
-from bondic.data.io.loaded import Coding, Encoding, LoadedLog
+from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.documents import damaged, read_json
 from bondic.errors import ValidityNote, ValidityWarning, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_checks import REPEATED
@@ -98,8 +100,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _held(folder: Path) -> dict[str, Any]:
     """What was stated when the folder was begun; {} where it was not."""
     path = folder / STATED
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
+    return read_json(path) if path.is_file() else {}
 
 
 def _refuse_other_statements(folder: Path, stated: dict[str, Any]) -> None:
@@ -120,14 +121,10 @@ def _reading(folder: Path) -> Coding | None:
     if found is None:
         return None
     try:
-        codings = {name: Encoding(**{**coding, **_tuples(coding)}) for name, coding in found["encodings"].items()}
-        return Coding(**{**found, **_tuples(found), "encodings": codings})
-    except (AttributeError, KeyError, TypeError) as problem:
-        raise InvalidInput(f"{folder / STATE} is damaged ({one_line(problem, 200)}).") from problem
-
-
-def _tuples(items: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) for name, value in items.items() if isinstance(value, list)}
+        coding: Coding = decode(Coding, found, {}, "reading")
+        return coding
+    except VerificationError as problem:
+        raise damaged(folder / STATE, problem) from problem
 
 
 def _refuse_other_columns(loaded: LoadedLog, before: Coding | None) -> None:

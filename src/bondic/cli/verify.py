@@ -5,7 +5,6 @@ Nothing that searches or tunes is loaded, unless --replay makes the plan again.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
