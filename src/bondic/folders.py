@@ -128,7 +128,7 @@ def _format(path: Path) -> str:
 
 
 def _move(working: Path, place: Path) -> None:
-    """The new folder comes in as a whole, with the files of others that stand in the old one: there is never none, or a mixture."""
+    """The new folder comes in as a whole, with what others put into the old one: there is never none, or a mixture."""
     if not place.exists():
         working.rename(place)
         return

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.certificate import DAMAGED, DTYPES, MAX_MEMBERS, Certificate, check_certificate
-from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, refuse
-from bondic.documents import read_json, refuse_devices
+from bondic.core.codec import decode
+from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, one_line, refuse
+from bondic.documents import damaged, read_json, refuse_devices
 
+_TEXT = "certificate.json"
 MAX_TEXT_BYTES = 4 * 2**20
 """The JSON file."""
 MAX_ARRAY_BYTES = 256 * 2**20
@@ -32,6 +34,17 @@ _LOCATOR = 20
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([a-zA-Z]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\), \} *\n"
 )
+
+
+_READING: dict[str, Any] = {
+    "columns": dict[str, str | tuple[str, ...] | None],
+    "missing": str | dict[str, float],
+    "categorical": str | dict[str, str],
+    "categories": dict[str, tuple[str, ...]],
+    "actions": int | tuple[str, ...],
+    "one_step": bool,
+}
+"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that need not be trusted."""
 
 
 def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRAY_BYTES) -> Certificate:
@@ -50,7 +63,7 @@ def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRA
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")
     base = Path(path)
-    base = base / "certificate.json" if base.is_dir() else base
+    base = base / _TEXT if base.is_dir() else base
     text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
     try:
         document = read_json(text, MAX_TEXT_BYTES)
@@ -72,6 +85,25 @@ def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRA
             clean_text(f"{text} is not a readable certificate ({type(problem).__name__}: {problem}).")
         ) from problem
     return certificate
+
+
+def load_reading(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """How the log of a certificate was read, as arguments of `read_log`: the result.json beside it says so; {} without one."""
+    base = Path(path)
+    place = (base if base.is_dir() else base.parent) / "result.json"
+    if not place.is_file():
+        return {}
+    held = read_json(place).get("reading", {})
+    try:
+        refuse(type(held) is not dict, "reading: a list of named values is needed.")
+        return {name: decode(_READING[name], held[name], {}, f"reading.{name}") for name in _READING if held.get(name)}
+    except VerificationError as problem:
+        raise damaged(place, problem) from problem
+
+
+def reading_words(reading: dict[str, Any]) -> str:
+    """It in a sentence: what a column is taken for decides what is verified."""
+    return one_line("; ".join(f"{name} {value}" for name, value in reading.items()), 400)
 
 
 # --- the archive of arrays ------------------------------------------------------------------------------

@@ -15,15 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-
 from bondic.cli.commands import STATED
 from bondic.cli.executors import choose_policy
 from bondic.cli.outputs import EXIT_CODES, print_notes, print_validity_notes
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.say import say
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.cli.terminal import Terminal
 from bondic.core.claims import Status
 from bondic.core.codec import decode
 from bondic.core.errors import InvalidInput, VerificationError
@@ -38,6 +35,7 @@ from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, re
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.report.progress import progress_bar
+from bondic.report.terminal import PlainConsole, Terminal
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices
@@ -52,7 +50,7 @@ def command(folder: Path, **options: Any) -> int:
     accepted, options = _accepted(folder, options)
     stated = {name: value for name, value in options.items() if name not in _NOT_STATED}
     stated = json.loads(json.dumps(stated, default=str))
-    with _alone(folder), progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
+    with _alone(folder), progress_bar(PlainConsole(stderr=True, quiet=options["quiet"])) as progress:
         _refuse_other_statements(folder, stated)
         before = _reading(folder)
         rows, loaded = read_rows(options["log"], options, like=before)
@@ -176,26 +174,24 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
     last, number = monitor.updates[-1], len(monitor.updates)
     if options["as_json"]:
         planned = {"planned_rows": monitor.method.planned_rows, "method": monitor.used_method}
-        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.as_row(), **planned}))
+        say(json.dumps({"update": number, "new_rows": fresh, **last.as_row(), **planned}))
         return
     level = f"{100 * (1 - monitor.alpha):g}%"
     if monitor.status is Status.REJECTED:
-        click.echo(f"{monitor.status} (update {number}, {last.rows} rows)")
+        say(f"{monitor.status} (update {number}, {last.rows} rows)")
     else:
         running = interval_text(monitor.interval.low, monitor.interval.high)
-        click.echo(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
+        say(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
     if options["quiet"]:
         return
     own = interval_text(last.low, last.high) if last.status != Status.REJECTED.name else "no interval"
-    click.echo(
-        f"update {number}: {fresh} new rows, {last.rows} in all; this update alone: {own} ({last.status.lower()})"
-    )
-    click.echo(
+    say(f"update {number}: {fresh} new rows, {last.rows} in all; this update alone: {own} ({last.status.lower()})")
+    say(
         f"method: {monitor.used_method}, planned for {monitor.method.planned_rows} rows: the intervals hold if the log stops "
         "earlier or goes on"
     )
     for name in ("waiting", "waiting rows", "propensities"):
         if monitor.result is not None and name in monitor.result.choices:
-            click.echo(f"{name}: {monitor.result.choices[name]}")
+            say(f"{name}: {monitor.result.choices[name]}")
     if last.certificate:
-        click.echo(f"certificate: {certificate_path(folder, number)}")
+        say(f"certificate: {certificate_path(folder, number)}")

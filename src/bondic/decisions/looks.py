@@ -190,7 +190,9 @@ def _read(path: Path, stated: Mapping[str, Any]) -> tuple[Look, ...]:
         raise InvalidInput(f"{path} cannot be read ({problem.strerror or problem}).") from problem
     held = data.get("stated")
     if data.get("format") != FORMAT or not isinstance(held, dict):
-        raise InvalidInput(f"{path} is no file of the format {FORMAT!r}. Name another file: it is made at the first look.")
+        raise InvalidInput(
+            f"{path} is no file of the format {FORMAT!r}. Name another file: it is made at the first look."
+        )
     for name in {**held, **stated}:
         if held.get(name) != stated.get(name):
             raise InvalidInput(

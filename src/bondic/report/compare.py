@@ -25,6 +25,7 @@ from bondic.report.drawings import forest
 from bondic.report.exports import frame
 from bondic.report.html import document, html_table
 from bondic.report.plots import comparison_plot
+from bondic.report.terminal import PlainConsole
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.saving import write_atomically
@@ -183,7 +184,9 @@ class Comparison:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        print_comparison(Console(file=text, width=_WIDTH, color_system=None), list(self.lines), self.title, costs=True)
+        print_comparison(
+            PlainConsole(file=text, width=_WIDTH, color_system=None), list(self.lines), self.title, costs=True
+        )
         return text.getvalue().rstrip()
 
     def to_rows(self) -> list[dict[str, Any]]:
