@@ -81,10 +81,11 @@ def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path
         return folder
     ctx.default_map = {name: value for name, value in held.items() if value not in (None, [])}
     for option in ctx.command.params:
-        try:
-            option.type_cast_value(ctx, ctx.default_map.get(str(option.name)))
-        except (TypeError, ValueError, click.BadParameter) as problem:
-            raise damaged(folder / STATED, f"--{option.name}: {problem}") from problem
+        if option.name in ctx.default_map:
+            try:
+                option.process_value(ctx, ctx.default_map[option.name])
+            except (AttributeError, TypeError, ValueError, click.BadParameter) as problem:
+                raise damaged(folder / STATED, f"{option.name}: {problem}") from problem
     return folder
 
 

@@ -29,7 +29,7 @@ from bondic.core.assumptions import range_assumption
 from bondic.core.certificate import DAMAGED, Certificate, compute_digest
 from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
 from bondic.core.codec import Decoder, Encoder, decode
-from bondic.core.errors import InvalidInput, VerificationError, one_line
+from bondic.core.errors import InvalidInput, VerificationError, one_line, refuse
 from bondic.core.terms import in_full, make_terms, range_of
 from bondic.core.verify import KNOWN, UserFunctions
 from bondic.data.initial import InitialStates
@@ -268,8 +268,9 @@ def read_updates(folder: Path, document: Mapping[str, Any]) -> tuple[UpdateRecor
         found: tuple[UpdateRecord, ...] = decode(tuple[UpdateRecord, ...], lines, {}, "updates")
     except VerificationError as problem:
         raise damaged(folder / STATE, problem) from problem
-    if any(not 0 <= one.used <= one.rows for one in found):
-        raise damaged(folder / STATE, "it counts more rows used than there are")
+    known = Status.__members__
+    if any(not 0 <= one.used <= one.rows or {one.status, one.running_status} - set(known) for one in found):
+        raise damaged(folder / STATE, f"updates use at most the rows there are, and end as {', '.join(known)}")
     return found
 
 
@@ -358,7 +359,9 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
         drawing = {name: data[name] for name in ("draws", "initial_draws", "seed")}
         statements = Statements(policy, initial, terms, **drawing, accept=tuple(data["accept"]))
         portions = [saved.part(number) for number in range(len(saved.updates))]
-        start = StartAnswers(arrays.get(INITIAL, np.zeros(0)), **data["policy"])
+        start = StartAnswers(
+            arrays.get(INITIAL, np.zeros(0)), **decode(dict[str, bool | int], data["policy"], {}, "policy")
+        )
         codes = data["discrete_observations"]
         rows = GrowingRows.restored(
             statements, portions, saved.updates[-1].used, start, codes, data.get("unrecorded", ())
@@ -379,6 +382,7 @@ def read_method(
     data, decoder = saved.statements, Decoder(saved.arrays, {"layout": rows.layout, "functions": functions or {}})
     try:
         method = Sequential(engine=data["engine"], **read_options(Sequential, data["method"], decoder, "method"))
+        refuse(method.planned_rows is None, "`planned_rows` is missing.")
         bets = Propensities(**data["propensities"]) if "propensities" in data else None
         return method, bets, float(data["alpha"])
     except _DAMAGED as problem:
