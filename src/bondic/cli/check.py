@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.cli.reading import read_rows, stated_columns
+from bondic.cli.terminal import Terminal
 from bondic.core.errors import InvalidInput, one_line, printable
 from bondic.core.kernels.normal_form import Layout
 from bondic.data.hygiene.inspection import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.rendering import three
-from bondic.report.terminal import Terminal
 from bondic.tuning.states import ObservedStates, kind_of_pilot
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"

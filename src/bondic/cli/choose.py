@@ -10,10 +10,10 @@ from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
 from bondic.cli.outputs import GATE_CODES, print_notes, print_validity_notes
 from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.decisions.choose import choose_policy
 from bondic.errors import ValidityNote, ValidityWarning
 from bondic.report.progress import progress_bar
-from bondic.report.terminal import PlainConsole, Terminal
 
 
 def command(log: str, **options: Any) -> int:

@@ -13,6 +13,7 @@ from bondic.cli.executors import sums_of
 from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
 from bondic.cli.outputs import print_validity_notes
 from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import RETURNS, today_value
@@ -24,7 +25,6 @@ from bondic.report.compare import Comparison, Line, by_low, joint_title, line_al
 from bondic.report.exports import result_dict
 from bondic.report.plots import save_plot
 from bondic.report.progress import progress_bar
-from bondic.report.terminal import PlainConsole, Terminal
 from bondic.result import Result
 from bondic.rows.inputs import TODAY
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bondic.advice.levers import with_next_steps
 from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.decisions.difference import with_today
@@ -16,7 +17,6 @@ from bondic.folders import refuse_existing, result_folder
 from bondic.report.exports import write_result
 from bondic.report.pens import result_table
 from bondic.report.progress import progress_bar
-from bondic.report.terminal import PlainConsole, Terminal
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem

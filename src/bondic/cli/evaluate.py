@@ -26,6 +26,7 @@ from bondic.cli.outputs import (
     verify_command,
 )
 from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
@@ -41,7 +42,6 @@ from bondic.report.exports import result_csv, write_result
 from bondic.report.pens import result_markdown, result_table
 from bondic.report.plots import save_plot
 from bondic.report.progress import progress_bar
-from bondic.report.terminal import PlainConsole, Terminal
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.subgroups import labels_of

@@ -21,6 +21,7 @@ from bondic.cli.outputs import EXIT_CODES, print_notes, print_validity_notes
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.say import say
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.claims import Status
 from bondic.core.codec import decode
 from bondic.core.errors import InvalidInput, VerificationError
@@ -35,7 +36,6 @@ from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, re
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.report.progress import progress_bar
-from bondic.report.terminal import PlainConsole, Terminal
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices

@@ -12,10 +12,10 @@ from rich.table import Table
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
 from bondic.cli.say import say
+from bondic.cli.terminal import Terminal
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import number
 from bondic.rendering import three
-from bondic.report.terminal import Terminal
 
 _SHARES = (0.5, 0.25, 0.1, 0.05)
 _LABEL = "expected, not guaranteed"

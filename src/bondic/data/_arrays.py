@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _MAX_EXACT = 2**53
-MAX_ACTIONS = 2**20
+MAX_ACTIONS = 2**24
 """Counts and tables have an entry for every number up to the largest: larger ones are names of something."""
 _FIRST = 1024
 _LARGEST = 1e120

@@ -25,6 +25,8 @@ from bondic.errors import kind_of, shown
 Given = Mapping[str, str | Iterable[str] | None]
 
 _MAX_LISTED = 100
+_MAX_STATED = 2**20
+"""As many actions as names can be listed for."""
 _NAMED = 10_000
 """Whole numbers from here on are names of actions (article 48213), unless it is stated how many actions there are."""
 _FLAGS = ("true", "false")
@@ -80,9 +82,9 @@ def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] 
     if actions is None:
         return None
     if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
-        if actions > _arrays.MAX_ACTIONS:
+        if actions > _MAX_STATED:
             raise InvalidInput(
-                f"actions={actions} (--actions) states more than {_arrays.MAX_ACTIONS} actions: tables with an entry for each "
+                f"actions={actions} (--actions) states more than {_MAX_STATED} actions: tables with an entry for each "
                 "would not fit into memory. Leave it out, or list the names of those that there are."
             )
         actions = range(int(actions))

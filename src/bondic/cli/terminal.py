@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
@@ -21,7 +22,12 @@ class PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As every console does it; colors and the moves of a progress bar are no texts."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
+            yield segment if segment.control else segment._replace(text=_shown(segment.text))
+
+
+def _shown(text: str) -> str:
+    """With as many blanks for a code as the column that it stands in was measured with: often none."""
+    return "".join(c if c == printable_lines(c) else " " * cell_len(c) for c in text)
 
 
 class Terminal(PlainConsole):
