@@ -263,7 +263,8 @@ def read_document(folder: Path) -> dict[str, Any]:
 def read_updates(folder: Path, document: Mapping[str, Any]) -> tuple[UpdateRecord, ...]:
     """The lines of monitor.json."""
     lines = document.get("updates")
-    lines = [{"repeated": False, **line} for line in lines] if _objects(lines) else lines  # older ones do not say
+    if isinstance(lines, list):  # older ones do not say
+        lines = [{"repeated": False, **line} if isinstance(line, dict) else line for line in lines]
     try:
         found: tuple[UpdateRecord, ...] = decode(tuple[UpdateRecord, ...], lines, {}, "updates")
     except VerificationError as problem:
@@ -272,10 +273,6 @@ def read_updates(folder: Path, document: Mapping[str, Any]) -> tuple[UpdateRecor
     if any(not 0 <= one.used <= one.rows or {one.status, one.running_status} - set(known) for one in found):
         raise damaged(folder / STATE, f"updates use at most the rows there are, and end as {', '.join(known)}")
     return found
-
-
-def _objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def read_folder(folder: str | os.PathLike[str]) -> Saved:
