@@ -69,6 +69,8 @@ def test_large_whole_numbers_are_names_of_actions(ids, tmp_path, monkeypatch):
     shown = limited("check", "log.csv", "--one-step")
     assert (shown.returncode, str(ids[2]) in shown.stdout) == (0, True)
     assert limited("verify", "out", "log.csv", "--policy", "rules.py:rule").returncode == 0
+    counted = limited("check", "log.csv", "--one-step", "--actions", "50000")
+    assert (counted.returncode, "not among the 50000" in counted.stderr) == (2, True)
 
 
 def test_names_that_are_numbers_stay_the_same_in_every_part_of_a_log(tmp_path):
@@ -79,12 +81,14 @@ def test_names_that_are_numbers_stay_the_same_in_every_part_of_a_log(tmp_path):
         later = bondic.read_log(table(np.array(codes)[ARM]), one_step=True, like=first)
         assert (later.transitions.actions == np.array([0, 0, 2])[ARM]).all()
     small = bondic.read_log(table(ARM), one_step=True)
+    with pytest.raises(InvalidInput, match="actions are text: 'low' at row 0"):
+        bondic.read_log(table(np.full(ROWS, "low")), one_step=True, like=small)
     ids = np.array([0, 1, 48_213])[ARM]
     row = int(np.argmax(ids))
-    with pytest.raises(InvalidInput, match=f"48213 at row {row} is a name"):  # numbers before, names now
+    with pytest.raises(InvalidInput, match=f"names.*48213' at row {row}"):  # numbers before, names now
         bondic.read_log(table(ids), one_step=True, like=small)
     path = write(tmp_path / "log.csv", table(ids))
-    with pytest.raises(InvalidInput, match=f"48213 at row {row} is a name"):
+    with pytest.raises(InvalidInput, match=f"names.*48213' at row {row}"):
         bondic.stream_log(path, one_step=True)
     for stated, codes in (((*"01", "48213"), ARM), (50_000, ids)):
         for read in (bondic.stream_log, lambda *a, **more: bondic.read_log(*a, **more).transitions):

@@ -253,29 +253,29 @@ class Parts:
         return bool(values.max() >= _NAMED and values.min() >= 0)
 
     def _numbers_as_names(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        if self.known_actions is None and (self.treatment.streamed or self.treatment.like):
-            row = int(np.argmax(values >= _NAMED))
-            raise InvalidInput(
-                f"{self.table.source}: the action {values[row]} at row {numbered(row)} is a name rather than one of 0, 1, 2, "
-                "..., and names are fixed before a part of a log is read. State them, actions=['7', '48213', ...] (--actions "
-                "7,48213,...), or how many numbers there are, actions=K (--actions 0,1,...)."
-            )
-        if self.known_actions is None:
+        if self.known_actions is None and not self._in_parts:
             self.known_actions = tuple(map(str, np.unique(values).tolist()))
         return self._action_codes(values.astype(str).astype(object), "names, though they are numbers")
 
+    @property
+    def _in_parts(self) -> bool:
+        """Whether other rows of the log are read elsewhere, and have to have the same numbers for the same names."""
+        return bool(self.treatment.streamed or self.treatment.like)
+
     def _action_codes(self, values: npt.NDArray[Any], kind: str = "text") -> npt.NDArray[np.int64]:
         texts = values.tolist()
-        if self.known_actions is None and all(text.isdecimal() and len(text) < 19 for text in texts):
+        if kind == "text" and self.known_actions is None and all(text.isdecimal() and len(text) < 19 for text in texts):
             numbers = np.array([int(text) for text in texts], dtype=np.int64)
             if self._are_names(numbers):
                 return self._numbers_as_names(numbers)
             self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
             return numbers
-        if self.known_actions is None and self.treatment.streamed:
+        if self.known_actions is None and self._in_parts:
+            row = next(row for row, text in enumerate(texts) if not text.isdecimal() or int(text) >= _NAMED)
             raise InvalidInput(
-                f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
-                "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
+                f"{self.table.source}: actions are {kind}: {one_line(repr(texts[row]))} at row {numbered(row)}. A part of a log "
+                "cannot list those of the others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
+                "they count from 0, say how many there are, actions=K (--actions K); or load the whole log with read_log."
             )
         known = self.known_actions or tuple(sorted(set(texts)))
         code = {text: index for index, text in enumerate(known)}
