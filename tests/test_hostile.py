@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import numpy as np
@@ -16,7 +17,9 @@ from click.testing import CliRunner
 import bondic
 from bondic.cli import main as cli
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
+from bondic.decisions.choose import choose_policy
 from bondic.decisions.gate import gate
+from bondic.decisions.ranking import rank_policies
 from test_looks import PLANNED, problem
 from test_monitor import a_table, new_monitor, statements, watched, write_rows
 from test_tool import run
@@ -277,3 +280,17 @@ def test_names_move_no_terminal(tmp_path, monkeypatch, capsys):
         assert not set("\x1b\x07\u202e") & set(text)
     assert [code for code, *_ in told] == [0, 0, 6, 0, 0, 0], told
     assert all(re.search(rf"owned.*no{k}", told[place][1]) for k in range(3) for place in (0, 3, 5))
+
+
+def test_names_in_python_and_in_pictures_are_as_plain(tmp_path):
+    log = bondic.read_log(table(ARM), one_step=True)
+    problems = {
+        f"{k}{EVIL}": bondic.make_problem(log, lambda s, k=k: np.full(len(s), k), gamma=0, reward_range=(0, 1))
+        for k in (0, 2)
+    }
+    found = bondic.compare({name: bondic.estimate_interval(one) for name, one in problems.items()})
+    for text in (str(found), str(rank_policies(problems, "today")), str(choose_policy(problems, "today"))):
+        assert "owned" in text
+        assert not set("\x1b\x07\u202e") & set(text)
+    found.plot().savefig(tmp_path / "all.svg")
+    ElementTree.parse(tmp_path / "all.svg")
