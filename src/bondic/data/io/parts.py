@@ -271,10 +271,10 @@ class Parts:
             self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
             return numbers
         if self.known_actions is None and self._in_parts:
-            row = next(row for row, text in enumerate(texts) if not text.isdecimal() or int(text) >= _NAMED)
+            first = next(row for row, text in enumerate(texts) if not text.isdecimal() or int(text) >= _NAMED)
             raise InvalidInput(
-                f"{self.table.source}: actions are {kind}: {one_line(repr(texts[row]))} at row {numbered(row)}. A part of a log "
-                "cannot list those of the others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
+                f"{self.table.source}: actions are {kind}: {one_line(repr(texts[first]))} at row {numbered(first)}. A part of a "
+                "log cannot list those of the others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
                 "they count from 0, say how many there are, actions=K (--actions K); or load the whole log with read_log."
             )
         known = self.known_actions or tuple(sorted(set(texts)))
