@@ -274,8 +274,8 @@ class Parts:
             first = next(row for row, text in enumerate(texts) if not text.isdecimal() or int(text) >= _NAMED)
             raise InvalidInput(
                 f"{self.table.source}: actions are {kind}: {one_line(repr(texts[first]))} at row {numbered(first)}. A part of a "
-                "log cannot list those of the others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
-                "they count from 0, say how many there are, actions=K (--actions K); or load the whole log with read_log."
+                "log cannot list those of others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
+                "they count from 0, say how many there are, actions=K (--actions K); or read it whole."
             )
         known = self.known_actions or tuple(sorted(set(texts)))
         code = {text: index for index, text in enumerate(known)}
