@@ -128,13 +128,13 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
     [
         (b'{"a": ' + b"9" * 100_000 + b"}", "whole number of 100000 digits"),
         (b'{"a": 1, "a": 2}', "two values of the same name"),
-        (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
+        (b"[" * 100_000 + b"]" * 100_000, "more than 64 deep"),
         (b"[1, 2]", "not a list of named values"),
         (b" " * (5 * 2**20), "too large"),
         (b'{"digest": "", "arrays": "c.npz"}', "no digest"),
         (b'{"digest": "' + b"0" * 64 + b'", "arrays": 5}', "TypeError"),
         (b'{"digest": "' + b"0" * 64 + b'", "arrays": ".."}', "not a plain file"),
-        (b"\xff\xfe{", "UnicodeDecodeError"),
+        (b"\xff\xfe{", "is damaged"),
     ],
 )
 def test_texts_that_are_no_certificate_are_refused(certified, tmp_path, text, words):

@@ -25,13 +25,17 @@ with folders.result_folder(Path("{name}"), overwrite=True) as folder:
     {inside}
 """
 MOVING = """
-moved, replace = [], folders.os.replace
-def stop(source, target):
-    if len(moved) == {count}:
-        stay()
-    moved.append(target)
-    replace(source, target)
-folders.os.replace = stop
+import ctypes, os, shutil
+moved = []
+def counted(real):
+    def call(*given, **more):
+        if len(moved) == {count}:
+            stay()
+        moved.append(real)
+        return real(*given, **more)
+    return call
+for module, name in ((os, "replace"), (os, "rename"), (os, "link"), (ctypes, "CDLL"), (shutil, "rmtree")):
+    setattr(module, name, counted(getattr(module, name)))
 """
 FILES = ("result.json", "certificate.json", "summary.md")
 WRITE = f"[(folder / name).write_text('new') for name in {FILES}]"
@@ -74,33 +78,41 @@ def hidden(place):
     return sorted(path.name for path in place.iterdir() if path.name.startswith("."))
 
 
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_a_replacement_that_was_killed_is_never_a_mixture_and_can_be_repeated(count, tmp_path):
+def old_result(tmp_path):
     place = tmp_path / "out"
-    place.mkdir()
-    for name in FILES:
-        (place / name).write_text("old")
-    (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
-    (place / "mine.txt").write_text("mine")
-    with program(tmp_path, MOVING.format(count=count), WRITE):
+    (place / "own").mkdir(parents=True)
+    old = dict.fromkeys(FILES, "old") | {"result.json": f'{{"format": "{RESULT_FORMAT}"}}', "certificate.npz": "rows"}
+    for name, text in {**old, "mine.txt": "mine", "own/notes.txt": "mine"}.items():
+        (place / name).write_text(text)
+    return place, old
+
+
+def texts(place):
+    return {str(path.relative_to(place)): path.read_text() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_replacement_that_was_killed_leaves_the_old_result_or_the_new_one(count, tmp_path):
+    place, old = old_result(tmp_path)
+    with program(tmp_path, MOVING.format(count=count), f"{WRITE}\nprint('here', flush=True)"):
         pass
-    found = {path.read_text() for path in place.iterdir() if path.name in FILES[1:]}
-    assert len(found) <= 1
-    assert len(hidden(tmp_path)) == 1  # what may be the old result is not thrown away
-    if count > 3:  # the new result.json of this test does not say what it is
-        (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
+    others = {"mine.txt": "mine", "own/notes.txt": "mine"}
+    assert texts(place) in (old | others, dict.fromkeys(FILES, "new") | others)
+    (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')  # that of WRITE does not say what it is
     refuse_existing(place, overwrite=True)
     write(place, "result.json", "result.csv")
-    assert {path.name for path in place.iterdir()} == {"result.json", "result.csv", "mine.txt"}
+    assert texts(place) == {"result.json": "mine", "result.csv": "mine"} | others
 
 
-@pytest.mark.parametrize("failing", [0, 2, 4, None])
+def one_by_one(monkeypatch):
+    """A system that cannot exchange two folders."""
+    monkeypatch.setattr(folders.ctypes, "CDLL", lambda _: object())
+
+
+@pytest.mark.parametrize("failing", [0, 1, None])
 def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, monkeypatch):
-    old = {"result.json": f'{{"format": "{RESULT_FORMAT}"}}', "certificate.npz": "rows", "summary.md": "old"}
-    place = tmp_path / "out"
-    place.mkdir()
-    for name, text in {**old, "mine.txt": "mine"}.items():
-        (place / name).write_text(text)
+    place, old = old_result(tmp_path)
+    one_by_one(monkeypatch)
     refuse_moves(monkeypatch, () if failing is None else (failing,))
     if failing is None:
         write(place, "result.json", "result.csv")
@@ -108,14 +120,23 @@ def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, 
         with pytest.raises(folders.InvalidInput, match="No space left"):
             write(place, "result.json", "result.csv")
     kept = {"result.json": "mine", "result.csv": "mine"} if failing is None else old
-    assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
+    assert texts(place) == {**kept, "mine.txt": "mine", "own/notes.txt": "mine"}
     assert [item.name for item in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_old_file_that_cannot_return_is_kept(tmp_path, monkeypatch):
+def test_a_result_in_the_folder_of_the_program_is_not_replaced(tmp_path, monkeypatch):
+    place, old = old_result(tmp_path)
+    monkeypatch.chdir(place / "own")
+    with pytest.raises(folders.InvalidInput, match="from another folder"):
+        write(place, "result.json")
+    assert old.items() <= texts(place).items()
+
+
+def test_an_old_folder_that_cannot_return_is_kept(tmp_path, monkeypatch):
     place = tmp_path / "out"
     place.mkdir()
     (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
+    one_by_one(monkeypatch)
     refuse_moves(monkeypatch, range(1, 99))
     with pytest.raises(folders.InvalidInput, match="No space left"):
         write(place, "summary.md")

@@ -149,8 +149,11 @@ def test_text_actions_need_their_order(place, capsys):
     assert (json.loads(out)["low"], json.loads(out)["high"]) == (plain["low"], plain["high"])
     assert json.loads((place / "text" / "result.json").read_text())["reading"]["actions"] == order.split(",")
     assert f"action 0 = {order.split(',')[0]}" in run(capsys, "check", "text.parquet", "--actions", order)[1]
-    # the log of the certificate is the coded one: verify has to be told the same order, and says so
+    # the log of the certificate is the coded one: verify takes the order from result.json, or has to be told
     assert run(capsys, "verify", "text/certificate.json", "text.parquet", "--actions", order)[0] == 0
+    code, _, err = run(capsys, "verify", "text/certificate.json", "text.parquet")
+    assert (code, "actions" in err) == (0, True)
+    (place / "text" / "result.json").unlink()
     code, _, err = run(capsys, "verify", "text/certificate.json", "text.parquet")
     assert (code, "--actions" in err) == (2, True)
 

@@ -241,12 +241,13 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
     stated = json.loads(file.read_text())
     assert stated["reading"] == {"columns": {"rewards": "income"}}
     code, out, err = run(capsys, "verify", "res", "other.csv")
-    assert (code, err) == (0, "note: the log is read as res/result.json says (columns).\n")
+    assert (code, err) == (0, "note: the log is read as its result.json says: columns {'rewards': 'income'}.\n")
     assert out.startswith("verified, except the policy")
-    code, _, err = run(capsys, "verify", "res/certificate.json", "other.csv")
-    assert code == 1
-    assert "bondic verify res LOG" in " ".join(err.split())
-    assert run(capsys, "verify", "res/certificate.json", "other.csv", *named)[0] == 0
+    for more in ([], named, ["--text", "codes"]):  # what is stated here adds to what is stated there
+        assert run(capsys, "verify", "res/certificate.json", "other.csv", *more)[0] == 0
+    checked = bondic.verify("res/certificate.json", "other.csv")
+    assert any("result.json" in gap and "income" in gap for gap in checked.unchecked)
+    assert run(capsys, "verify", "res", "other.csv", "--columns", "rewards=reward")[0] == 1
     for reading, expected in (
         ({**stated["reading"], "policy": "absent.py:policy", "trust_pickle": True}, 0),  # neither is a word on reading
         ({**stated["reading"], "one_step": True}, 2),
@@ -259,7 +260,9 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
         assert code == expected, err
         assert "Traceback" not in out + err
     file.unlink()
-    assert run(capsys, "verify", "res", "other.csv")[0] == 1
+    code, _, err = run(capsys, "verify", "res", "other.csv")
+    assert (code, "result.json" in err) == (1, True)
+    assert run(capsys, "verify", "res", "other.csv", *named)[0] == 0
 
 
 @pytest.mark.parametrize("more", [0, 2])

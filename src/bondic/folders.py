@@ -1,13 +1,13 @@
 """A folder of results: made beside its place under another name, then moved, so that nothing is left half-written.
 
-Replacing a result replaces the whole: files of the old one that the new one does not have (a certificate with rows, a summary
-of other numbers) go. Files that bondic did not write stay where they are.
-A program that is killed leaves a hidden folder beside the place, `.NAME.bondic-...`, and the place as it was or as it will be.
+Replacing a result replaces the whole folder in one step: files of the old one that the new one does not have (a certificate with
+rows, a summary of other numbers) go. Files that bondic did not write are in both.
+A program that is killed leaves the place as it was or as it will be, and perhaps a hidden folder beside it, `.NAME.bondic-...`.
 """
 
 from __future__ import annotations
 
-import json
+import ctypes
 import os
 import shutil
 import tempfile
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bondic.core.errors import InvalidInput
+from bondic.documents import read_json
 from bondic.errors import did_you_mean
 
 WRITTEN = (
@@ -30,8 +31,8 @@ UNFINISHED: set[Path] = set()
 """Folders that an end of the program in between has to remove."""
 _WORKING = ".bondic-"
 """In the name of every folder that is written into, between the name of its place and eight characters of its own."""
-_OLD = "old"
-"""Inside of it: the result that is being replaced."""
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
 @contextmanager
@@ -100,6 +101,16 @@ def refuse_existing(target: Path, *, overwrite: bool) -> None:
             f"{target} holds {taken[0]}, and no result.json of bondic beside it: results of bondic are replaced, not files of "
             "others. Choose another folder (--out), or move the file away."
         )
+    if taken and _stood_in(target.resolve()):
+        raise InvalidInput(
+            f"{target} is the folder that the program runs in, and a result in it is replaced with its folder. Run it from "
+            "another folder, or choose another one (--out)."
+        )
+
+
+def _stood_in(place: Path) -> bool:
+    """Whether a shell may stand there: it would be left in the old folder."""
+    return Path.cwd().is_relative_to(place)
 
 
 def _is_result(folder: Path) -> bool:
@@ -111,37 +122,48 @@ def _is_result(folder: Path) -> bool:
 def _format(path: Path) -> str:
     """What a JSON file says about its own format; empty for every other file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return str(read_json(path).get("format"))
+    except (OSError, InvalidInput):
         return ""
-    return str(found.get("format")) if isinstance(found, dict) else ""
 
 
 def _move(working: Path, place: Path) -> None:
-    """The old result steps aside as a whole before the new one comes in, and returns if that fails: never a mixture.
-
-    result.json goes last and comes first: whenever the program is killed, what is there can be told to be ours.
-    """
+    """The new folder comes in as a whole, with what others put into the old one: there is never none, or a mixture."""
     if not place.exists():
         working.rename(place)
         return
-    new = sorted((item.name for item in working.iterdir()), key=lambda name: name != _RESULT)
-    assert set(new) <= set(WRITTEN), new
-    aside = working / _OLD
-    aside.mkdir()
+    if _stood_in(place):  # there is no result yet
+        for item in working.iterdir():
+            item.rename(place / item.name)
+        return
+    assert {item.name for item in working.iterdir()} <= set(WRITTEN)
+    for item in place.iterdir():
+        if item.is_dir() and not item.is_symlink():
+            shutil.copytree(item, working / item.name, symlinks=True, copy_function=_same)
+        elif item.name not in WRITTEN:
+            _same(item, working / item.name)
+    shutil.copymode(place, working)
+    _exchange(working, place)
+
+
+def _same(source: str | Path, target: str | Path) -> None:
+    """The file under a second name; a copy where there can be none."""
     try:
-        for name in sorted(WRITTEN, key=lambda name: name == _RESULT):
-            if os.path.lexists(place / name):
-                os.replace(place / name, aside / name)
-        for name in new:
-            os.replace(working / name, place / name)
-    except BaseException:
-        for name in new:
-            if not os.path.lexists(working / name):
-                (place / name).unlink(missing_ok=True)
-        try:
-            for item in aside.iterdir():
-                os.replace(item, place / item.name)
-        except OSError:  # an old file that cannot return keeps a folder of its own
-            aside.rename(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.old."))
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Two folders change names: in one step on Linux, elsewhere with a moment at which the old one is hidden beside its place."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is not None and rename(_HERE, os.fsencode(new), _HERE, os.fsencode(old), _EXCHANGE) == 0:
+        return
+    aside = new.with_name(f"{new.name}.old")
+    os.replace(old, aside)
+    try:
+        os.replace(new, old)
+    except OSError:
+        os.replace(aside, old)
         raise
+    os.replace(aside, new)

@@ -6,7 +6,6 @@ and the header of each array are read first, and only what `np.savez` writes is 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -18,11 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.certificate import DAMAGED, DTYPES, MAX_DIGITS, MAX_MEMBERS, Certificate, check_certificate
-from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, refuse
+from bondic.core.certificate import DAMAGED, DTYPES, MAX_MEMBERS, Certificate, check_certificate
+from bondic.core.codec import decode
+from bondic.core.errors import BondicError, InvalidInput, VerificationError, clean_text, one_line, refuse
+from bondic.documents import damaged, read_json, refuse_devices
 
+_TEXT = "certificate.json"
 MAX_TEXT_BYTES = 4 * 2**20
-"""The JSON file; Python needs up to thirty times as much to hold it."""
+"""The JSON file."""
 MAX_ARRAY_BYTES = 256 * 2**20
 """All arrays together, unpacked; `load_certificate(..., most_bytes=)` for the answers of a policy at millions of states."""
 _MAX_DIRECTORY = 2**20
@@ -32,6 +34,17 @@ _LOCATOR = 20
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([a-zA-Z]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\), \} *\n"
 )
+
+
+_READING: dict[str, Any] = {
+    "columns": dict[str, str | tuple[str, ...] | None],
+    "missing": str | dict[str, float],
+    "categorical": str | dict[str, str],
+    "categories": dict[str, tuple[str, ...]],
+    "actions": int | tuple[str, ...],
+    "one_step": bool,
+}
+"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that need not be trusted."""
 
 
 def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRAY_BYTES) -> Certificate:
@@ -50,15 +63,15 @@ def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRA
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")
     base = Path(path)
-    base = base / "certificate.json" if base.is_dir() else base
+    base = base / _TEXT if base.is_dir() else base
     text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
     try:
-        document = _read_document(text)
+        document = read_json(text, MAX_TEXT_BYTES)
         digest, arrays_name = document.pop("digest"), document.pop("arrays")
         known = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)
         refuse(not known, "The certificate has no digest.")
         numbers = text.with_name(Path(arrays_name).name)
-        _refuse_devices(numbers)
+        refuse_devices(numbers)
         certificate = Certificate(document, read_arrays(numbers, most_bytes), digest)
         check_certificate(certificate)
     except FileNotFoundError as problem:
@@ -74,30 +87,23 @@ def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MAX_ARRA
     return certificate
 
 
-def _read_document(text: Path) -> dict[str, Any]:
-    _refuse_devices(text)
-    size = text.stat().st_size
-    refuse(size > MAX_TEXT_BYTES, f"{text.name} is too large for the text of a certificate ({size} bytes).")
-    document = json.loads(text.read_bytes().decode(), object_pairs_hook=_once, parse_int=_whole_number)
-    refuse(type(document) is not dict, "The certificate is damaged: it is not a list of named values.")
-    return dict(document)
+def load_reading(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """How the log of a certificate was read, as arguments of `read_log`: the result.json beside it says so; {} without one."""
+    base = Path(path)
+    place = (base if base.is_dir() else base.parent) / "result.json"
+    if not place.is_file():
+        return {}
+    held = read_json(place).get("reading", {})
+    try:
+        refuse(type(held) is not dict, "reading: a list of named values is needed.")
+        return {name: decode(_READING[name], held[name], {}, f"reading.{name}") for name in _READING if held.get(name)}
+    except VerificationError as problem:
+        raise damaged(place, problem) from problem
 
 
-def _refuse_devices(path: Path) -> None:
-    """Reading a pipe or a device may never end."""
-    refuse(path.exists() and not path.is_file(), f"{path.name} is not a plain file.")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values of one name, different readers would take different ones."""
-    found = dict(pairs)
-    refuse(len(found) < len(pairs), "The certificate holds two values of the same name.")
-    return found
-
-
-def _whole_number(digits: str) -> int:
-    refuse(len(digits) > MAX_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
-    return int(digits)
+def reading_words(reading: dict[str, Any]) -> str:
+    """It in a sentence: what a column is taken for decides what is verified."""
+    return one_line("; ".join(f"{name} {value}" for name, value in reading.items()), 400)
 
 
 # --- the archive of arrays ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from bondic.core.errors import printable
+from bondic.core.errors import printable_lines
 
 STATE_WORDS = {
     "stated": "stated by you",
@@ -65,4 +65,4 @@ def sentence(text: str) -> str:
 
 def escape(text: object) -> str:
     """Text of any origin inside a page: no markup, no control characters, nothing that turns the direction of writing."""
-    return html.escape(printable(text, keep="\n\N{NO-BREAK SPACE}"))
+    return html.escape(printable_lines(text))

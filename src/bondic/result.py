@@ -18,7 +18,7 @@ from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, printable_lines
 from bondic.core.printed import interval_text
 from bondic.core.proof import Claims, Proof
 from bondic.core.question import Question
@@ -348,7 +348,7 @@ class Result:
         )
 
     def __str__(self) -> str:
-        return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.headline()])
+        return printable_lines("\n".join([*(f"Warning: {text}" for text in self.warnings), self.headline()]))
 
     def _repr_html_(self) -> str:
         return str(_view("report.pens.fragment")(self))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,8 +16,10 @@ from bondic.core.verify import (
     as_verification_error,
 )
 from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import LoadedLog
+from bondic.data.log import is_log
 from bondic.engines.sums import STANDARD
-from bondic.loading import load_certificate
+from bondic.loading import load_certificate, load_reading, reading_words
 from bondic.rows.estimand import Replay, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
 from bondic.rows.subgroups import labels_by
@@ -44,7 +47,8 @@ def verify(
     certificate : Certificate, Result or path
         A certificate, its file, or the folder of a result.
     log : object
-        The log that it was made from, as in `make_problem`.
+        The log that it was made from, as in `make_problem`. A file or table is read as the result.json beside the certificate
+        says.
     policy, against : object, default None
         The policy (of a difference also the other one), to compare with the stored answers. Needed where the certificate stores
         none: for a streamed log, or where rows were withheld.
@@ -60,7 +64,10 @@ def verify(
     sums : Sums
         How kernel sums are computed; `bondic.core.sums.reference.REFERENCE` uses no compiled code and is slower.
     """
-    found, source = _certificate(certificate), take_log(log)
+    found, reading = _certificate(certificate), {}
+    if isinstance(certificate, str | os.PathLike) and not (is_log(log) or isinstance(log, LoadedLog)):
+        reading = load_reading(certificate)
+    source = take_log(log, **reading)
     with as_verification_error():
         start = found.estimand.start
         starts = int(start.weights.size) if start.from_log else None
@@ -73,9 +80,11 @@ def verify(
     again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
     labels = None if by is None else labels_by(by, source.names)
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again, "labels": labels}
-    return verify_certificate(
+    checked = verify_certificate(
         found, source.log, *policies[:1], against=policies[1] if policies[1:] else None, sums=sums, **given
     )
+    words = (f"that the log is to be read as its result.json says: {reading_words(reading)}",) if reading else ()
+    return replace(checked, unchecked=(*checked.unchecked, *words))
 
 
 def _certificate(value: Any) -> Certificate:

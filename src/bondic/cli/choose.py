@@ -6,13 +6,11 @@ import json
 import warnings
 from typing import Any
 
-import click
-from rich.console import Console
-
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
 from bondic.cli.outputs import GATE_CODES, print_notes, print_validity_notes
-from bondic.cli.terminal import Terminal
+from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.decisions.choose import choose_policy
 from bondic.errors import ValidityNote, ValidityWarning
 from bondic.report.progress import progress_bar
@@ -20,7 +18,7 @@ from bondic.report.progress import progress_bar
 
 def command(log: str, **options: Any) -> int:
     """One sentence, and the differences behind it."""
-    with sums_of(options) as sums, progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
+    with sums_of(options) as sums, progress_bar(PlainConsole(stderr=True, quiet=options["quiet"])) as progress:
         inputs = read_inputs(log, options)
         names = list(dict.fromkeys(options["policies"]))
         first = make_question(inputs, names[0], options)
@@ -39,9 +37,9 @@ def command(log: str, **options: Any) -> int:
             name: {"low": one.low, "estimate": one.estimate, "alpha": one.alpha} for name, one in found.results.items()
         }
         data = {"chosen": found.chosen, "favorite": found.favorite, "alpha": found.alpha, "differences": lines}
-        click.echo(json.dumps({**data, "answer": str(found)}, indent=1))
+        say(json.dumps({**data, "answer": str(found)}, indent=1))
     else:
         if not options["quiet"]:
             print_notes(Terminal(), first.notes)
-        click.echo(str(found))
+        say(str(found))
     return GATE_CODES["approve" if found.chosen is not None else "cannot tell"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.errors import one_line
+from bondic.documents import damaged, read_json
 from bondic.errors import did_you_mean
 from bondic.extensions import added_methods
 
@@ -76,13 +76,16 @@ def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path
     """What was stated when the folder was begun need not be stated again."""
     del parameter
     try:
-        text = (folder / STATED).read_text(encoding="utf-8")
-        held = json.loads(text)
+        held = read_json(folder / STATED)
     except OSError:
         return folder
-    except ValueError as problem:
-        raise InvalidInput(f"{folder / STATED} is damaged ({one_line(problem, 200)}).") from problem
     ctx.default_map = {name: value for name, value in held.items() if value not in (None, [])}
+    for option in ctx.command.params:
+        if option.name in ctx.default_map:
+            try:
+                option.process_value(ctx, ctx.default_map[option.name])
+            except (AttributeError, TypeError, ValueError, click.BadParameter) as problem:
+                raise damaged(folder / STATED, f"{option.name}: {problem}") from problem
     return folder
 
 

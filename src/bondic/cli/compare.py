@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-
 from bondic.cli.executors import sums_of
 from bondic.cli.inputs import Inputs, make_method, make_question, other_question, read_inputs
 from bondic.cli.outputs import print_validity_notes
-from bondic.cli.terminal import Terminal
+from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.claims import unusual_alpha
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import RETURNS, today_value
@@ -51,7 +49,7 @@ def command(log: str, **options: Any) -> int:
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
     validity_notes: list[str] = [ValidityNote(text) for text in (unusual_alpha(alpha),) if text is not None]
-    with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
+    with progress_bar(PlainConsole(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
         for policy in policies:
             question = make_question(inputs, policy, options)
             validity_notes += [
@@ -84,7 +82,7 @@ def _differences(inputs: Inputs, policies: list[str], methods: list[str], option
     """How far every policy exceeds one, all differences together."""
     if len(methods) > 1:
         raise InvalidInput("--against compares policies by one method: name one --method, or none.")
-    with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
+    with progress_bar(PlainConsole(stderr=True, quiet=options["quiet"])) as progress, sums_of(options) as sums:
         first = make_question(inputs, policies[0], options)
         problems = {policies[0]: first}
         problems |= {name: other_question(first, inputs, name, options, learns=True) for name in policies[1:]}
@@ -112,9 +110,9 @@ def short_names(specs: Sequence[str]) -> dict[str, str]:
 def _show(comparison: Comparison, lines: list[Line], options: dict[str, Any], log: str, table: Sequence[Line]) -> None:
     """The table, or JSON with the policies as they were written; --quiet: the answer, where there is one."""
     if options["as_json"]:
-        click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
+        say(json.dumps([_as_dict(line) for line in lines], indent=1))
     elif options["quiet"] and options["against"] is not None:
-        click.echo(comparison.title)
+        say(comparison.title)
     else:
         print_comparison(Terminal(), table, comparison.title)
     if options["plot"] is not None:

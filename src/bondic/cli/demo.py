@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import click
-from rich.console import Console
-
 from bondic.advice.levers import with_next_steps
-from bondic.cli.terminal import Terminal
+from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.printed import interval_text
 from bondic.core.verify import Verification
 from bondic.decisions.difference import with_today
@@ -34,16 +32,16 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
         f"A machine wears out (levels 0 to 5). {len(demo.log)} logged decisions of operators who ran or maintained it. "
         "What would a new machine have earned, discounted, if it had been maintained from wear level 3 on?\n"
     )
-    with progress_bar(Console(stderr=True, quiet=bool(quiet))) as progress:
+    with progress_bar(PlainConsole(stderr=True, quiet=bool(quiet))) as progress:
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
         problem = replace(problem, names=("wear level",))
         result = with_today(estimate_interval(problem, alpha=alpha, progress=progress), problem, progress=progress)
         result = with_next_steps(result, problem, command=True)
     checked = _write(result, problem, demo, out, force=force)
     if as_json:
-        click.echo(result.to_json(), nl=False)
+        say(result.to_json(), nl=False)
     elif quiet:
-        click.echo(result.summary())
+        say(result.summary())
     console.print(result_table(result, verbose=quiet is False, width=console.width))
     console.print(f"\nverified again from the certificate: {interval_text(checked.low, checked.high)}", highlight=False)
     written = f"report       {out / 'report.html'}\ncertificate  {out / 'certificate.json'}"

@@ -14,9 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-
 from bondic.advice.levers import with_next_steps
 from bondic.cli.executors import not_elsewhere, sums_of
 from bondic.cli.inputs import make_method, make_question, other_question, read_inputs
@@ -28,7 +25,8 @@ from bondic.cli.outputs import (
     this_command,
     verify_command,
 )
-from bondic.cli.terminal import Terminal
+from bondic.cli.say import say
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput
 from bondic.decisions.difference import difference_interval, is_today, policy_names, with_today, with_values
@@ -53,7 +51,7 @@ def command(**options: Any) -> int:
     """Estimate, write, print; the exit code tells the status."""
     begun = time.perf_counter()
     refuse_existing(options["out"], overwrite=options["force"])
-    talk = Console(stderr=True, quiet=bool(options["quiet"]))
+    talk = PlainConsole(stderr=True, quiet=bool(options["quiet"]))
     with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question, required = make_question(inputs, options["policy"], options), _requirement(options)
@@ -109,7 +107,7 @@ def command(**options: Any) -> int:
     if verdict is None or required is None:
         return EXIT_CODES[Status.TRIVIAL if result.says_nothing_of_new else result.status]
     for words in result.breaks(**required.bounds):
-        click.echo(words, err=True)
+        say(words, err=True)
     return EXIT_CODES[result.status] if result.status is Status.REJECTED else GATE_CODES[verdict.verdict]
 
 
@@ -175,12 +173,12 @@ def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdic
     seen = not brief and sys.stdout.isatty()  # above the answer, on the same screen
     print_validity_notes((*(ValidityNote(text) for text in result.warnings if not seen), *notes))
     if verdict and brief:
-        click.echo(verdict, err=options["as_json"])
+        say(verdict, err=options["as_json"])
         if not options["as_json"]:
             return
     if brief:
         written = options["out"] / "result.json"
-        click.echo(written.read_text(encoding="utf-8") if options["as_json"] else str(result))
+        say(written.read_text(encoding="utf-8") if options["as_json"] else str(result))
         return
     console, verbose = Terminal(), options["quiet"] is False
     console.print(result_table(result, verbose=verbose, width=console.width))

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
-import click
-
 from bondic.cli.interrupt import end_workers
 from bondic.cli.reading import elsewhere
+from bondic.cli.say import say
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
 from bondic.data.io.loaded import LoadedLog
@@ -102,7 +101,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
 def not_elsewhere(options: Mapping[str, Any], method: str) -> None:
     """The sequential method plans from rows one after the other, and leaves other processes alone: say so."""
     if elsewhere(options) and "sequential" in method:
-        click.echo(f"The method {method} works in this process: the executor is not used.", err=True)
+        say(f"The method {method} works in this process: the executor is not used.", err=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from bondic._version import __version__
 from bondic.cli.commands import COMMANDS
 from bondic.cli.interrupt import obeyed, obeying_interrupts
 from bondic.cli.options import spelled_pairs
+from bondic.cli.say import say
 from bondic.core.errors import BondicError, VerificationError, one_line
 from bondic.errors import command_words
 
@@ -102,7 +103,7 @@ def main() -> None:
 
 
 def _say(words: str, code: int) -> int:
-    click.echo(words, err=True)
+    say(words, err=True)
     return code
 
 

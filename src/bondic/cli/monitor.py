@@ -15,20 +15,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-
 from bondic.cli.commands import STATED
 from bondic.cli.executors import choose_policy
 from bondic.cli.outputs import EXIT_CODES, print_notes, print_validity_notes
 from bondic.cli.reading import read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.say import say
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
-from bondic.cli.terminal import Terminal
+from bondic.cli.terminal import PlainConsole, Terminal
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.codec import decode
+from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.printed import interval_text
-from bondic.data.io.loaded import Coding, Encoding, LoadedLog
+from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.documents import damaged, read_json
 from bondic.errors import ValidityNote, ValidityWarning, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_checks import REPEATED
@@ -50,7 +50,7 @@ def command(folder: Path, **options: Any) -> int:
     accepted, options = _accepted(folder, options)
     stated = {name: value for name, value in options.items() if name not in _NOT_STATED}
     stated = json.loads(json.dumps(stated, default=str))
-    with _alone(folder), progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
+    with _alone(folder), progress_bar(PlainConsole(stderr=True, quiet=options["quiet"])) as progress:
         _refuse_other_statements(folder, stated)
         before = _reading(folder)
         rows, loaded = read_rows(options["log"], options, like=before)
@@ -98,8 +98,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _held(folder: Path) -> dict[str, Any]:
     """What was stated when the folder was begun; {} where it was not."""
     path = folder / STATED
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
+    return read_json(path) if path.is_file() else {}
 
 
 def _refuse_other_statements(folder: Path, stated: dict[str, Any]) -> None:
@@ -120,14 +119,10 @@ def _reading(folder: Path) -> Coding | None:
     if found is None:
         return None
     try:
-        codings = {name: Encoding(**{**coding, **_tuples(coding)}) for name, coding in found["encodings"].items()}
-        return Coding(**{**found, **_tuples(found), "encodings": codings})
-    except (AttributeError, KeyError, TypeError) as problem:
-        raise InvalidInput(f"{folder / STATE} is damaged ({one_line(problem, 200)}).") from problem
-
-
-def _tuples(items: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) for name, value in items.items() if isinstance(value, list)}
+        coding: Coding = decode(Coding, found, {}, "reading")
+        return coding
+    except VerificationError as problem:
+        raise damaged(folder / STATE, problem) from problem
 
 
 def _refuse_other_columns(loaded: LoadedLog, before: Coding | None) -> None:
@@ -179,26 +174,24 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
     last, number = monitor.updates[-1], len(monitor.updates)
     if options["as_json"]:
         planned = {"planned_rows": monitor.method.planned_rows, "method": monitor.used_method}
-        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.as_row(), **planned}))
+        say(json.dumps({"update": number, "new_rows": fresh, **last.as_row(), **planned}))
         return
     level = f"{100 * (1 - monitor.alpha):g}%"
     if monitor.status is Status.REJECTED:
-        click.echo(f"{monitor.status} (update {number}, {last.rows} rows)")
+        say(f"{monitor.status} (update {number}, {last.rows} rows)")
     else:
         running = interval_text(monitor.interval.low, monitor.interval.high)
-        click.echo(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
+        say(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
     if options["quiet"]:
         return
     own = interval_text(last.low, last.high) if last.status != Status.REJECTED.name else "no interval"
-    click.echo(
-        f"update {number}: {fresh} new rows, {last.rows} in all; this update alone: {own} ({last.status.lower()})"
-    )
-    click.echo(
+    say(f"update {number}: {fresh} new rows, {last.rows} in all; this update alone: {own} ({last.status.lower()})")
+    say(
         f"method: {monitor.used_method}, planned for {monitor.method.planned_rows} rows: the intervals hold if the log stops "
         "earlier or goes on"
     )
     for name in ("waiting", "waiting rows", "propensities"):
         if monitor.result is not None and name in monitor.result.choices:
-            click.echo(f"{name}: {monitor.result.choices[name]}")
+            say(f"{name}: {monitor.result.choices[name]}")
     if last.certificate:
-        click.echo(f"certificate: {certificate_path(folder, number)}")
+        say(f"certificate: {certificate_path(folder, number)}")

@@ -74,10 +74,12 @@ class Grouped(click.Command):
                     formatter.write_dl(lines)
 
 
-def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | None:
-    """`run,maintain` on the command line, a list of texts in a file: names that hold commas need the file."""
-    if value is None:
-        return None
+def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | int | None:
+    """`run,maintain` on the command line, a list of texts in a file: names that hold commas need the file. `10`: 0 to 9."""
+    if value is None or type(value) is int:
+        return value
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
     names = [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise click.BadParameter("names with commas between them are needed, such as run,maintain.", ctx, parameter)
@@ -271,7 +273,7 @@ READING = [
     ),
     option(
         "--actions",
-        "Names of text actions, in the order of the policy's probabilities.",
+        "Names of text actions, in the order of the policy's probabilities; or how many actions there are, K for 0 to K - 1.",
         type=click.UNPROCESSED,
         callback=_names,
         metavar="NAME,NAME,...",

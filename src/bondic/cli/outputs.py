@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
 from rich.console import Console
 
 from bondic.cli.options import SETTINGS
+from bondic.cli.say import say
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import printable
@@ -28,7 +28,7 @@ def print_validity_notes(notes: Sequence[str]) -> None:
     """What touches validity goes to standard error, with --quiet and --json as well."""
     for note in notes:
         if isinstance(note, ValidityNote):
-            click.echo(f"warning: {command_words(printable(note))}", err=True)
+            say(f"warning: {command_words(printable(note))}", err=True)
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:

@@ -6,12 +6,12 @@ import json
 import math
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.table import Table
 
 from bondic.advice.lengths import LogDesign
 from bondic.advice.levers import rounded
+from bondic.cli.say import say
 from bondic.cli.terminal import Terminal
 from bondic.core.errors import InvalidInput
 from bondic.core.printed import number
@@ -34,7 +34,7 @@ def command(*, rows: int | None, length: float | None, as_json: bool, **options:
     requested = None if rows is None else (float(rows), design.length(rows))
     requested = requested if length is None else (design.rows_for(length), length)
     if as_json:
-        click.echo(json.dumps(_as_dict(design, lines, requested), indent=1))
+        say(json.dumps(_as_dict(design, lines, requested), indent=1))
     else:
         _print(design, lines, requested, Terminal())
     return 0

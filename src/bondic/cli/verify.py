@@ -5,24 +5,23 @@ Nothing that searches or tunes is loaded, unless --replay makes the plan again.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
-import click
 import numpy as np
 
 from bondic.cli.executors import choose_policy, sums_of, work_elsewhere
 from bondic.cli.reading import LARGE, SAMPLE, read_initial, read_rows, reading_options
+from bondic.cli.say import say
 from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput, VerificationError, clean_text, one_line
+from bondic.core.errors import InvalidInput, VerificationError, clean_text
 from bondic.core.printed import interval_text
 from bondic.core.verify import Replayed, Verification
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
-from bondic.loading import MAX_ARRAY_BYTES, load_certificate
+from bondic.loading import MAX_ARRAY_BYTES, load_certificate, load_reading, reading_words
 from bondic.modules import import_module
 from bondic.rendering import STATE_WORDS
 from bondic.rows.estimand import verify_certificate
@@ -38,7 +37,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     reading = _reading(certificate, options)
     rows, loaded = read_rows(log, options, reading=reading, most=LARGE)
     _refuse_unstated_order(found, loaded, reading)
-    _refuse_another_log(certificate, found, rows)
+    _refuse_another_log(found, rows)
     initial = _initial(found, rows, loaded, options)
     chosen, against = (_policy(found, rows, loaded, options, name) for name in ("policy", "against"))
     with sums_of(options) as sums:
@@ -50,47 +49,23 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     _print(checked, by)
 
 
-_RESULT = "result.json"
-_READING: dict[str, type | tuple[type, ...]] = {
-    "columns": dict,
-    "missing": (str, dict),
-    "categorical": (str, dict),
-    "categories": dict,
-    "actions": (list, int),
-    "one_step": bool,
-}
-"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that need not be trusted."""
-
-
 def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """How the log is read: as the options say or, where they say nothing and a result's folder is given, as its result.json."""
-    stated, path = reading_options(options), certificate / _RESULT
-    if stated or not path.is_file():
-        return stated
-    try:
-        held = json.loads(path.read_text(encoding="utf-8")).get("reading", {})
-        found = {name: held[name] for name in _READING if held.get(name)}
-    except (OSError, ValueError, AttributeError) as problem:
-        raise InvalidInput(f"{path} cannot be read ({one_line(problem, 200)}).") from problem
-    for name, value in found.items():
-        if not isinstance(value, _READING[name]):
-            raise InvalidInput(f"{path}: `{name}` under `reading` is {one_line(repr(value))}.")
+    """How the log is read: as result.json beside the certificate says, and as the options say."""
+    held, stated = load_reading(certificate), reading_options(options)
+    found = {name: value for name, value in held.items() if name not in stated}
     if found:
-        click.echo(f"note: the log is read as {clean_text(path)} says ({', '.join(found)}).", err=True)
-    return found
+        say(f"note: the log is read as its result.json says: {reading_words(found)}.", err=True)
+    return {**found, **stated}
 
 
-def _refuse_another_log(certificate: Path, stored: Certificate, rows: Log) -> None:
+def _refuse_another_log(stored: Certificate, rows: Log) -> None:
     """The core refuses it as well; here it is known what may have been forgotten."""
     if rows.content_hash == stored.estimand.log_hash:
         return
-    message = "The log is not the one that was certified (content hashes differ)."
-    if certificate.is_file() and (certificate.parent / _RESULT).is_file():
-        folder = clean_text(certificate.parent)
-        message += (
-            f" If it was read in another way then (other columns, say), give the folder: bondic verify {folder} LOG."
-        )
-    raise VerificationError(message)
+    raise VerificationError(
+        "The log is not the one that was certified (content hashes differ). If it was read in another way then (other columns, "
+        "say), state this here as well, or keep the result.json of the result beside its certificate: it says how."
+    )
 
 
 def _replay(*given: Any, **more: Any) -> Replayed:
@@ -116,23 +91,23 @@ def _print(checked: Verification, by: str | None) -> None:
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
     ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
-    click.echo(
+    say(
         f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {ends} at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
     )
     if by is not None:
-        click.echo(f"  by {clean_text(by)}, all {len(checked.subgroups)} together:")
+        say(f"  by {clean_text(by)}, all {len(checked.subgroups)} together:")
     for name, one in checked.subgroups.items():
         ends = "no interval" if one.status is Status.REJECTED else interval_text(one.low, one.high)
-        click.echo(f"    {clean_text(name)}: {ends} ({one.status.name.lower()})")
+        say(f"    {clean_text(name)}: {ends} ({one.status.name.lower()})")
     for check in checked.checks:
-        click.echo(f"  {clean_text(check)}")
+        say(f"  {clean_text(check)}")
     for gap in checked.unchecked:
-        click.echo(f"  not checked: {clean_text(gap)}")
-    click.echo("under these assumptions:")
+        say(f"  not checked: {clean_text(gap)}")
+    say("under these assumptions:")
     for item in checked.assumptions:
         name = item.name.replace("(policy 1)", "of the new policy").replace("(policy 2)", "of the other policy")
-        click.echo(f"  {name} ({_STATES[item.state]}): {clean_text(item.text)}")
+        say(f"  {name} ({_STATES[item.state]}): {clean_text(item.text)}")
 
 
 def _most_bytes(log: str) -> int:

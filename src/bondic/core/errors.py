@@ -46,6 +46,11 @@ def printable(text: Any, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else " " for c in str(text))
 
 
+def printable_lines(text: Any) -> str:
+    """The same with its line breaks, and spaces that no line ends at."""
+    return printable(text, keep="\n\N{NO-BREAK SPACE}")
+
+
 def one_line(text: Any, longest: int = _LONGEST) -> str:
     """Foreign text inside a message: one line, printable, not too long."""
     words = " ".join(printable(str(text)[: 4 * longest]).split())

@@ -19,6 +19,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _MAX_EXACT = 2**53
+MAX_ACTIONS = 2**24
+"""Counts and tables have an entry for every number up to the largest: larger ones are names of something."""
 _FIRST = 1024
 _LARGEST = 1e120
 """Squares and sums of squares of larger numbers overflow float64 somewhere on the way to an interval."""
@@ -228,6 +230,12 @@ def actions(name: str, values: Any, n: int) -> npt.NDArray[Any]:
         if (row := first(chosen < 0)) is not None:
             raise InvalidInput(
                 f"`{name}` is {chosen[row]} at row {numbered(row)}. Discrete actions are numbered 0, 1, 2, ..."
+            )
+        if (row := first(chosen >= MAX_ACTIONS)) is not None:
+            raise InvalidInput(
+                f"`{name}` is {chosen[row]} at row {numbered(row)}. Discrete actions are numbered 0, 1, 2, ..., and tables have "
+                f"an entry for every number up to the largest, at most {MAX_ACTIONS}. Number them anew: names, actions = "
+                "np.unique(actions, return_inverse=True); files and tables that read_log has read take such numbers for names."
             )
         return chosen
     return matrix(name, values, n)

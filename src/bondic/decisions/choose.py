@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.claims import ErrorBudget, Status, check_alpha
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, printable_lines
 from bondic.core.printed import bound_text
 from bondic.core.propensities.betting import moderate
 from bondic.decisions.difference import (
@@ -82,7 +82,7 @@ class SafeChoice:
     waiting: str = ""
 
     def __str__(self) -> str:
-        return self.sentence()
+        return printable_lines(self.sentence())
 
     def sentence(self) -> str:
         """What to do, what is shown, and about how many rows a decision needs where nothing is shown."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bondic.core.claims import Status, check_alpha
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, printable_lines
 from bondic.core.printed import bound_text
 from bondic.core.terms import in_full
 from bondic.decisions.difference import difference_interval, other_rows, sided, stated_conditions
@@ -65,7 +65,7 @@ class Gate:
     waiting: str = ""
 
     def __str__(self) -> str:
-        return self.sentence()
+        return printable_lines(self.sentence())
 
     def sentence(self) -> str:
         """The verdict and what it rests on."""

@@ -22,14 +22,16 @@ import numpy as np
 from bondic._version import __version__
 from bondic.core.cells.proof import CellsProof
 from bondic.core.claims import Status
+from bondic.core.codec import decode
 from bondic.core.columns import RowRange
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.errors import InvalidInput, VerificationError, one_line
 from bondic.core.kernels.base import fingerprint
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.proof import SequentialProof
 from bondic.data.content_hash import ContentHash
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
+from bondic.documents import damaged, read_json
 from bondic.errors import TooFewRows
 from bondic.methods.candidates import Method
 from bondic.methods.default import Default
@@ -71,7 +73,7 @@ class Look:
     log: str  # their hash
     answers: tuple[float | None, ...]  # of every policy at these rows, in one number each
     ends: dict[str, Shown] = field(default_factory=dict)
-    fixed: dict[str, Any] = field(default_factory=dict)  # what may not change any more, by name
+    fixed: dict[str, str] = field(default_factory=dict)  # what may not change any more, by name
     decision: str = ""
     time: str = ""
 
@@ -118,7 +120,7 @@ class Looks:
                 )
         return replace(self, looks=(*before, replace(now, ends={**now.ends, name: shown})))
 
-    def fixing(self, name: str, value: Any) -> Looks:
+    def fixing(self, name: str, value: str) -> Looks:
         """The same with something that later looks may not change."""
         *before, now = self.looks
         for one in self.looks:
@@ -182,26 +184,30 @@ def _statements(parts: Sequence[Rows], method: Method, alpha: float, more: Mappi
 def _read(path: Path, stated: Mapping[str, Any]) -> tuple[Look, ...]:
     """The looks so far, if they are of this decision."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        known, held, looks = data["format"], data["stated"], tuple(_look(one) for one in data["looks"])
+        data = read_json(path)
     except OSError as problem:
         raise InvalidInput(f"{path} cannot be read ({problem.strerror or problem}).") from problem
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise InvalidInput(f"{path} is no file of looks, or is damaged ({one_line(problem, 200)}).") from problem
-    if known != FORMAT or not isinstance(held, dict) or not looks:
-        raise InvalidInput(f"{path} is no file of the format {FORMAT!r}.")
+    held = data.get("stated")
+    if data.get("format") != FORMAT or not isinstance(held, dict):
+        raise InvalidInput(
+            f"{path} is no file of the format {FORMAT!r}. Name another file: it is made at the first look."
+        )
     for name in {**held, **stated}:
         if held.get(name) != stated.get(name):
             raise InvalidInput(
                 f"{path} was begun with another value of `{one_line(name)}`: {one_line(held.get(name), 300)}; now it is "
                 f"{one_line(stated.get(name), 300)}. What is decided is fixed at the first look. {_OTHERWISE}"
             )
+    try:
+        looks: tuple[Look, ...] = decode(tuple[Look, ...], data.get("looks"), {}, "looks")
+    except VerificationError as problem:
+        raise damaged(path, problem) from problem
+    counts = [one.rows for one in looks]
+    if not looks or min(counts) < 0 or counts != sorted(counts):
+        raise damaged(path, f"looks at {one_line(counts)} rows, one after the other")
+    if any(len(one.answers) != len(stated["policies"]) for one in looks):
+        raise damaged(path, f"it holds answers of other than {len(stated['policies'])} policies")
     return looks
-
-
-def _look(data: Mapping[str, Any]) -> Look:
-    ends = {name: Shown(**one) for name, one in data["ends"].items()}
-    return Look(**{**data, "rows": int(data["rows"]), "answers": tuple(data["answers"]), "ends": ends})
 
 
 def _shown(result: Result, end: End) -> Shown:

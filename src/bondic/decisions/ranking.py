@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bondic.core.claims import ErrorBudget, Status, check_alpha
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, printable_lines
 from bondic.core.printed import bound_text
 from bondic.decisions.difference import difference_interval, other_rows
 from bondic.methods.base import Progress
@@ -42,7 +42,7 @@ class Ranking:
     against: str
 
     def __str__(self) -> str:
-        return self.headline()
+        return printable_lines(self.headline())
 
     @property
     def better(self) -> tuple[str, ...]:

@@ -26,14 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.core.assumptions import range_assumption
-from bondic.core.certificate import Certificate, compute_digest
+from bondic.core.certificate import DAMAGED, Certificate, compute_digest
 from bondic.core.claims import Assumption, Conclusion, ErrorBudget, Guarantee, Side, Status
-from bondic.core.codec import Decoder, Encoder
-from bondic.core.errors import InvalidInput, VerificationError, one_line
+from bondic.core.codec import Decoder, Encoder, decode
+from bondic.core.errors import InvalidInput, VerificationError, one_line, refuse
 from bondic.core.terms import in_full, make_terms, range_of
 from bondic.core.verify import KNOWN, UserFunctions
 from bondic.data.initial import InitialStates
 from bondic.data.io.npz import load_arrays
+from bondic.documents import damaged, read_json
 from bondic.folders import working_folder
 from bondic.loading import load_certificate
 from bondic.methods.base import options_of, read_options
@@ -189,11 +190,8 @@ def write_folder(folder: str | os.PathLike[str], saved: Saved, texts: Mapping[st
 def _known(folder: Path, saved: Saved) -> int:
     """How many updates the folder has already: the first ones of this very monitor, or it is refused."""
     held, mine = read_document(folder), saved.document
-    lines = held["updates"]
-    mine_then = mine["updates"][: len(lines)]
-    if held["statements"] != mine["statements"] or [UpdateRecord(**line) for line in lines] != [
-        UpdateRecord(**line) for line in mine_then
-    ]:
+    lines = read_updates(folder, held)
+    if held.get("statements") != mine["statements"] or lines != saved.updates[: len(lines)]:
         raise InvalidInput(
             f"{folder} holds another monitor, or was updated after this one was loaded. Save to another folder, or load that "
             "monitor and update it."
@@ -220,7 +218,7 @@ def _write_into(place: Path, saved: Saved, known: int, texts: Mapping[str, str])
             write_atomically(place / name, content.encode())
         write_atomically(place / STATE, (json.dumps(saved.document, indent=1) + "\n").encode())
     except BaseException:
-        if not is_monitor(place) or len(read_document(place)["updates"]) < count:
+        if not is_monitor(place) or len(read_updates(place, read_document(place))) < count:
             for path in made:
                 path.unlink(missing_ok=True)
         raise
@@ -254,16 +252,29 @@ def read_document(folder: Path) -> dict[str, Any]:
     """monitor.json, as far as its format."""
     path = folder / STATE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except OSError as problem:
         raise InvalidInput(
             f"{folder} holds no monitor ({problem.strerror or problem}: {STATE}). Choose a folder that a monitor was saved to, "
             "or one that does not exist yet."
         ) from problem
-    except ValueError as problem:
-        raise InvalidInput(f"{path} is damaged ({one_line(problem, 200)}).") from problem
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InvalidInput(f"{path} is not a monitor of the format {FORMAT!r}.")
+    if found.get("format") != FORMAT:
+        raise InvalidInput(f"{path} is not a monitor of the format {FORMAT!r}. Choose another folder.")
+    return found
+
+
+def read_updates(folder: Path, document: Mapping[str, Any]) -> tuple[UpdateRecord, ...]:
+    """The lines of monitor.json."""
+    lines = document.get("updates")
+    if isinstance(lines, list):  # older ones do not say
+        lines = [{"repeated": False, **line} if isinstance(line, dict) else line for line in lines]
+    try:
+        found: tuple[UpdateRecord, ...] = decode(tuple[UpdateRecord, ...], lines, {}, "updates")
+    except VerificationError as problem:
+        raise damaged(folder / STATE, problem) from problem
+    known = Status.__members__
+    if any(not 0 <= one.used <= one.rows or {one.status, one.running_status} - set(known) for one in found):
+        raise damaged(folder / STATE, f"updates use at most the rows there are, and end as {', '.join(known)}")
     return found
 
 
@@ -271,13 +282,12 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
     """What was saved last."""
     place = Path(folder)
     document = read_document(place)
-    try:
-        updates = tuple(UpdateRecord(**line) for line in document["updates"])
-        statements, log_hash = dict(document["statements"]), str(document["log"])
-    except (KeyError, TypeError, ValueError) as problem:
-        raise InvalidInput(f"{place / STATE} is damaged ({one_line(problem, 200)}).") from problem
+    updates = read_updates(place, document)
+    statements, log_hash = document.get("statements"), document.get("log")
+    if not updates or not isinstance(statements, dict) or not isinstance(log_hash, str):
+        raise damaged(place / STATE, "statements, log or updates are missing")
     certificate = None
-    if updates and updates[-1].certificate:
+    if updates[-1].certificate:
         certificate = load_certificate(certificate_path(place, len(updates)), most_bytes=2**40)
         if compute_digest(certificate.body, certificate.arrays) != updates[-1].certificate:
             raise InvalidInput(f"{certificate_path(place, len(updates))} is not the certificate of the last update.")
@@ -290,7 +300,7 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
 
 
 _STATES, _WEIGHTS = "initial_states", "initial_weights"
-_DAMAGED = (KeyError, TypeError, ValueError, VerificationError)
+_DAMAGED = (*DAMAGED, VerificationError)
 
 
 def write_statements(
@@ -350,7 +360,9 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
         drawing = {name: data[name] for name in ("draws", "initial_draws", "seed")}
         statements = Statements(policy, initial, terms, data["population"], **drawing, accept=tuple(data["accept"]))
         portions = [saved.part(number) for number in range(len(saved.updates))]
-        start = StartAnswers(arrays.get(INITIAL, np.zeros(0)), **data["policy"])
+        start = StartAnswers(
+            arrays.get(INITIAL, np.zeros(0)), **decode(dict[str, bool | int], data["policy"], {}, "policy")
+        )
         codes = data["discrete_observations"]
         rows = GrowingRows.restored(
             statements, portions, saved.updates[-1].used, start, codes, data.get("unrecorded", ())
@@ -371,6 +383,7 @@ def read_method(
     data, decoder = saved.statements, Decoder(saved.arrays, {"layout": rows.layout, "functions": functions or {}})
     try:
         method = Sequential(engine=data["engine"], **read_options(Sequential, data["method"], decoder, "method"))
+        refuse(method.planned_rows is None, "`planned_rows` is missing.")
         bets = Propensities(**data["propensities"]) if "propensities" in data else None
         return method, bets, float(data["alpha"])
     except _DAMAGED as problem:

@@ -174,6 +174,13 @@ def _was_given(width: int, names: Sequence[str]) -> str:
     )
 
 
+def one_hot(chosen: npt.NDArray[Any], count: int) -> FloatArray:
+    """Probability 1 of one action per row, (n, count)."""
+    out = np.zeros((chosen.size, count))
+    out[np.arange(chosen.size), chosen] = 1.0
+    return out
+
+
 def check_probabilities(
     values: Any,
     rows: int,

@@ -11,7 +11,7 @@ import numpy as np
 from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray
 from bondic.errors import PolicyError
-from bondic.policies.protocol import is_time_dependent
+from bondic.policies.protocol import is_time_dependent, one_hot
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class DeterministicPolicy:
                 f"A deterministic policy must choose one of 0..{self.n_actions - 1} per row, in shape "
                 f"{observations.shape[:1]}; it returned shape {chosen.shape} with {chosen.ravel()[:3]}, ..."
             )
-        return np.asarray(np.eye(self.n_actions)[chosen.astype(np.int64)])
+        return one_hot(chosen.astype(np.int64), self.n_actions)
 
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
         del rng

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.core.claims import ErrorBudget, Status, check_alpha
-from bondic.core.errors import BondicError, InvalidInput, printable
+from bondic.core.errors import BondicError, InvalidInput, printable, printable_lines
 from bondic.core.printed import ends_text, placed_text
 from bondic.errors import kind_of
 from bondic.estimate import estimate_interval, named_method
@@ -184,7 +184,7 @@ class Comparison:
     def __str__(self) -> str:
         text = io.StringIO()
         print_comparison(Console(file=text, width=_WIDTH, color_system=None), list(self.lines), self.title, costs=True)
-        return text.getvalue().rstrip()
+        return printable_lines(text.getvalue().rstrip())
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dict per line: name, method, guarantee, ends, length, status, seconds; `reason` where there is no interval."""

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.core.claims import Status
+from bondic.core.errors import printable_lines
 from bondic.core.printed import ends_text
 from bondic.rendering import STATE_COLORS, Grid, escape
 from bondic.report.drawings import forest
@@ -175,7 +176,8 @@ class _Markdown:
 
 
 def _plain(text: str) -> str:
-    """Text that neither ends a cell nor becomes HTML, emphasis or code."""
+    """Text that neither ends a cell nor becomes HTML, emphasis or code, nor moves the cursor of a terminal."""
+    text = printable_lines(text)
     for mark in "\\`*_|[]":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.replace("<", "&lt;").replace(">", "&gt;").split())

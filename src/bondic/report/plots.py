@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bondic.core.claims import Status
-from bondic.core.errors import InvalidInput
+from bondic.core.errors import InvalidInput, printable
 from bondic.curve import AllowanceCurve
 from bondic.result import Result
 from bondic.saving import write_atomically
@@ -125,7 +125,7 @@ def _draw_comparison(results: Sequence[tuple[str, Result]], axes: Any) -> None:
         axes.plot([], [], color=colors[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
     if len(given) < len(results):
         axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")
-    axes.set_yticks(range(len(results)), [name for name, _ in results])
+    axes.set_yticks(range(len(results)), [printable(name) for name, _ in results])
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.set_xlabel("difference of the values" if difference else "value of the policy")
     if results:

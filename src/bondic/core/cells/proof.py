@@ -113,8 +113,9 @@ class CellsProof(Proof):
         events, count = self.events, len(self.events.stops)
         used = rows if events.start is None else used_starts(rows, events.start.skipped)
         cells = self.cells.last_starts(used)
+        # before atoms take memory: their number is the certificate's own
+        refuse(cells.size(rows.layout.slots) != events.reference.size, "The events are those of other cells.")
         shape = CellShape(count * (1 if events.quotas is None else 2), cells.atoms(used), cells.layers)
-        refuse(shape.cells != events.reference.size, "The events are those of other cells.")
         parts = cells.parts(used, events.stops)
         parts = parts if events.quotas is None else within_quotas(parts, events.quotas)
         found = tally(parts, shape, rows.gamma, events.reference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.table import Column, SourceTable, unequal_rows
+from bondic.documents import parse_json
 from bondic.errors import shown
 
 
@@ -104,8 +104,8 @@ def _parsed(texts: list[str], missing: npt.NDArray[np.bool_], name: str, label: 
         if missing[row]:
             continue
         try:
-            out[row] = [None if entry is None else float(entry) for entry in json.loads(text)]
-        except (ValueError, TypeError, RecursionError) as problem:
+            out[row] = [None if entry is None else float(entry) for entry in parse_json(text)]
+        except (ValueError, TypeError, OverflowError) as problem:
             raise InvalidInput(
                 f"{label}: column {one_line(name)} is not a list of numbers at row {row}: {one_line(text)}. Write [0.1, 2.5]."
             ) from problem

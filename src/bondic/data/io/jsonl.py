@@ -8,7 +8,6 @@ are used.
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.arrow import arrays_table
 from bondic.data.io.per_episode import NamedValues, parts_of, spread_episodes, telling
 from bondic.data.io.table import SourceTable
+from bondic.documents import parse_json
 from bondic.errors import kind_of
 
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -48,8 +48,8 @@ def _objects(path: Path, label: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 if not line.strip():
                     continue
                 try:
-                    found = json.loads(line)
-                except (ValueError, RecursionError) as problem:
+                    found = parse_json(line)
+                except ValueError as problem:
                     raise InvalidInput(
                         f"{label}: line {number} is not JSON ({one_line(problem, 120)}). Every line needs one object."
                     ) from problem

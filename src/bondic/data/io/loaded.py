@@ -24,7 +24,7 @@ class Coding:
     """How a log was understood, for another one that is to be read alike: a later part of it."""
 
     names: tuple[str, ...]
-    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    encodings: dict[str, Encoding] = field(default_factory=dict)
     episodes: tuple[str, ...] = ()  # names of episodes in order of their numbers, if they are text
 
 
@@ -71,4 +71,4 @@ class LoadedLog:
 
     @property
     def coding(self) -> Coding:
-        return Coding(self.names, self.encodings, self.episode_names)
+        return Coding(self.names, dict(self.encodings), self.episode_names)

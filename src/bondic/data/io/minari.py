@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.hdf5 import read_hdf5
 from bondic.data.io.mapping import Episode, join_episodes
 from bondic.data.io.table import SourceTable
+from bondic.documents import read_json
 from bondic.errors import MissingExtra
 
 PREFIX = "minari:"
@@ -41,8 +41,8 @@ def read_minari_folder(path: Path) -> SourceTable:
 
 def _format(place: Path) -> str:
     try:
-        return str(json.loads((place / "metadata.json").read_text()).get("data_format", "unknown"))
-    except (ValueError, OSError, AttributeError):
+        return str(read_json(place / "metadata.json").get("data_format", "unknown"))
+    except (InvalidInput, OSError):
         return "unknown"
 
 

@@ -25,6 +25,10 @@ from bondic.errors import kind_of, shown
 Given = Mapping[str, str | Iterable[str] | None]
 
 _MAX_LISTED = 100
+_MAX_STATED = 2**20
+"""As many actions as names can be listed for."""
+_NAMED = 10_000
+"""Whole numbers from here on are names of actions (article 48213), unless it is stated how many actions there are."""
 _FLAGS = ("true", "false")
 _SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
 _TYPED = {"terminations": _arrays.flags, "truncations": _arrays.flags, "timesteps": _arrays.integers}
@@ -78,6 +82,11 @@ def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] 
     if actions is None:
         return None
     if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
+        if actions > _MAX_STATED:
+            raise InvalidInput(
+                f"actions={actions} (--actions) states more than {_MAX_STATED} actions: tables with an entry for each "
+                "would not fit into memory. Leave it out, or list the names of those that there are."
+            )
         actions = range(int(actions))
     if not isinstance(actions, str) and isinstance(actions, Iterable):
         actions = list(actions)
@@ -207,6 +216,8 @@ class Parts:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
             return self._action_codes(columns[0].values)
         values = columns[0].values if len(columns) == 1 else np.column_stack([column.values for column in columns])
+        if self._are_names(values):
+            return self._numbers_as_names(values.reshape(n))
         if self.known_actions is not None:
             self._stated(values, self.known_actions)
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
@@ -231,27 +242,52 @@ class Parts:
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(f"There are {len(known)} actions, 0 to {len(known) - 1}, as stated.")
 
-    def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def _are_names(self, values: npt.NDArray[Any]) -> bool:
+        """Whether whole numbers are names: where names that are numbers were stated, or where they are very large."""
+        if values.dtype.kind not in "iu" or values.size != len(values):
+            return False
+        known = self.known_actions
+        if known is not None:
+            return known != tuple(map(str, range(len(known)))) and any(name.isdecimal() for name in known)
+        # negative ones, a usual mark of what is missing, are refused with their row
+        return bool(values.max() >= _NAMED and values.min() >= 0)
+
+    def _numbers_as_names(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        if self.known_actions is None and not self._in_parts:
+            self.known_actions = tuple(map(str, np.unique(values).tolist()))
+        return self._action_codes(values.astype(str).astype(object), "names, though they are numbers")
+
+    @property
+    def _in_parts(self) -> bool:
+        """Whether other rows of the log are read elsewhere, and have to have the same numbers for the same names."""
+        return bool(self.treatment.streamed or self.treatment.like)
+
+    def _action_codes(self, values: npt.NDArray[Any], kind: str = "text") -> npt.NDArray[np.int64]:
         texts = values.tolist()
-        if self.known_actions is None and all(text.isdecimal() and len(text) < 10 for text in texts):
+        if kind == "text" and self.known_actions is None and all(text.isdecimal() and len(text) < 19 for text in texts):
+            numbers = np.array([int(text) for text in texts], dtype=np.int64)
+            if self._are_names(numbers):
+                return self._numbers_as_names(numbers)
             self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
-            return np.array([int(text) for text in texts], dtype=np.int64)
-        if self.known_actions is None and self.treatment.streamed:
+            return numbers
+        if self.known_actions is None and self._in_parts:
+            first = next(row for row, text in enumerate(texts) if not text.isdecimal() or int(text) >= _NAMED)
             raise InvalidInput(
-                f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
-                "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
+                f"{self.table.source}: actions are {kind}: {one_line(repr(texts[first]))} at row {numbered(first)}. A part of a "
+                "log cannot list those of others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
+                "they count from 0, say how many there are, actions=K (--actions K); or read it whole."
             )
         known = self.known_actions or tuple(sorted(set(texts)))
-        if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
+        code = {text: index for index, text in enumerate(known)}
+        if (row := next((row for row, text in enumerate(texts) if text not in code), None)) is not None:
             raise InvalidInput(
                 f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {numbered(row)} is not among actions= "
                 f"(--actions: {shown(known)}). Name every action that was taken."
             )
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(
-            f"Actions are text, coded as {_listed(known)}. The policy's "
+            f"Actions are {kind}, coded as {_listed(known)}. The policy's "
             "probabilities must follow this order. To change it, or to add actions that the log never took: "
             "actions=[...] (--actions)."
         )
-        code = {text: index for index, text in enumerate(known)}
         return np.array([code[text] for text in texts], dtype=np.int64)

@@ -21,7 +21,7 @@ from bondic.data.io.loaded import Encoding
 from bondic.errors import PolicyError, counted_names, did_you_mean, shown
 from bondic.policies.adapters.fitted import given_to
 from bondic.policies.adapters.frame import as_frame, asks_for_frame, named_columns
-from bondic.policies.protocol import query_policy
+from bondic.policies.protocol import one_hot, query_policy
 
 _ALL_AT_ONCE = (
     "A policy gets all states at once, (n, dimensions), and answers for each of them: probabilities (n, actions), or one action "
@@ -51,7 +51,7 @@ class Rule:
         chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, observations)
         assert self.actions is not None
         count = self.actions if isinstance(self.actions, int) else len(self.actions)
-        return np.asarray(np.eye(count)[chosen])
+        return one_hot(chosen, count)
 
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
         del rng
@@ -92,7 +92,16 @@ class Rule:
             self._refuse_none(empty, observations)
         if array.dtype.kind not in "biufU":
             raise PolicyError(f"{self.what} returned {one_line(repr(answer), 120)}: no numbers. {_ALL_AT_ONCE}")
-        return array
+        return self._named(array)
+
+    def _named(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Numbers of actions whose names are numbers (articles 7, 48213) are these names."""
+        names = self.actions if isinstance(self.actions, tuple) else ()
+        one = answer.ndim == 1 or _is_column_of_actions(answer)
+        if not (one and names and answer.dtype.kind in "iuf" and all(name.isdecimal() for name in names)):
+            return answer
+        whole = np.isfinite(answer) & (np.abs(answer) < 2**63) & (answer == np.rint(answer))
+        return answer.astype(np.int64).astype(str) if whole.all() else answer
 
     def _hint(self, problem: Exception, observations: FloatArray, *, framed: bool) -> str:
         """What the function was given, where its error suggests that it took this for something else."""
