@@ -219,6 +219,16 @@ def search_words(result: Result) -> str:
     return f"better weights in the searched space could shorten the interval by at most {gains}"
 
 
+def _speaks_of(result: Result) -> str:
+    """Whose situations the value is about."""
+    kind = "log" if result.proof is None else result.proof.estimand.start.kind
+    return {
+        "log": "the situations of this log",
+        "sample": "the population that you state",
+        "exact": "the starts that you state",
+    }[kind]
+
+
 def _brief(result: Result) -> Iterator[str]:
     """Whether it is proved, and by what; after a rejection there is nothing to say."""
     if result.status is Status.REJECTED:
@@ -237,7 +247,7 @@ def _brief(result: Result) -> Iterator[str]:
             else " and nothing missing from it influenced both actions and outcomes"
         )
         proved = {
-            "finite-sample": f"proved for this finite log, if what you state is true{causes}",
+            "finite-sample": f"proved for {_speaks_of(result)}, if what you state is true{causes}",
             "asymptotic": "holds for large logs only",
         }
         free = "; nothing is assumed about the value function" if result.is_assumption_free else ""
