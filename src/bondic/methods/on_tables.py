@@ -18,7 +18,7 @@ from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, l
 from bondic.core.cells.proof import SINGLE, CellPlan
 from bondic.core.cells.rows import StateCells, StateIndex, within_quotas
 from bondic.core.cells.system import MAX_TOGETHER
-from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
+from bondic.core.cells.tally import COLUMNS, CellShape, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
@@ -132,7 +132,7 @@ def propose_table(
     expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
     shape, limits, ends = CellShape(2, cells.atoms(problem), cells.layers), cells.limits(problem), ends_of(side)
-    starts, atoms = known_starts(problem, pilot), Entries.of(shape.atoms)
+    starts, atoms = known_starts(problem, pilot), shape.entries
     known = _solved(pilot, cells, shape)
     past = first = EarlierRows.of(known)
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
@@ -204,7 +204,7 @@ def predicted_table(
     start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows * cells.layers)
     planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
     log_term = planned_events.costs.tails
-    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, log_term, layers=cells.layers)
+    maker = TableWeights(shape.entries, pilot.gamma, limits.width, log_term, layers=cells.layers)
     prices = planned_events.prices(known, ahead)
     past = EarlierRows.of(known)
     capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, ahead, maker.width, layers=cells.layers)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import LabelTally
@@ -97,12 +98,19 @@ def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], middle: FloatArra
 
     The set of values is symmetric around the reference, so that any other point would make it larger.
     """
-    atoms, gamma = tally.shape.atoms, tally.gamma
+    (_, cell, atom), gamma, mixtures = tally.at, tally.gamma, tally.shape.entries
     counts = np.maximum(tally.count.sum(axis=0), 1.0)
-    mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
-    following = np.where(learned[:, None], mass / counts[:, None], 0.0)
+    shares = np.where(learned[cell], tally.mass / counts[cell], 0.0)
+    following = csr_array((shares, (cell, atom)), shape=mixtures.shape[::-1])
     own = np.where(learned, -tally.total.sum(axis=0) / counts, middle)
-    ahead = np.linalg.solve(np.eye(atoms.shape[0]) - gamma * (atoms @ following), atoms @ own)
+    answers = csr_array((mixtures.value, (mixtures.row, mixtures.column)), shape=mixtures.shape)
+    steps, ahead = gamma * (answers @ following), answers @ own
+    # of a long list of states few lead on to others: the rest needs no equation
+    leading = np.flatnonzero(np.diff(steps.indptr))
+    alone = ahead.copy()
+    alone[leading] = 0.0
+    equations = np.eye(leading.size) - steps[leading][:, leading].toarray()
+    ahead[leading] = np.linalg.solve(equations, (ahead + steps @ alone)[leading])
     return np.asarray(own + gamma * (following @ ahead))
 
 

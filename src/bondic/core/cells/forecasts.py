@@ -89,7 +89,7 @@ def tally_by_label(
     if forecasts.following.shape[1] != atoms or np.any(forecasts.cell >= cells):
         raise InvalidInput("Forecasts are those of other cells.")
     at_atoms = shape.atoms @ reference
-    own = CellShape(shape.blocks, np.zeros((atoms, count)))
+    own = CellShape(shape.blocks, np.broadcast_to(0.0, (atoms, count)))
     expected = forecasts.offset + gamma * (forecasts.following @ at_atoms)
     found = tally(_with_labels(parts, labels, numbers, forecasts), own, gamma, expected, at_atoms)
     # b_j is a sum over cells, and κ multiplies its error

@@ -125,7 +125,7 @@ class System:
     @cached_property
     def mixtures(self) -> Entries:
         """(J, p) A."""
-        return Entries.of(self.tally.shape.atoms)
+        return self.tally.shape.entries
 
     @cached_property
     def successors(self) -> Successors:
