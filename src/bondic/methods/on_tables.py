@@ -256,9 +256,10 @@ class _Shown:
         number = np.where(first, np.cumsum(first) - 1, states - 1) + states * np.arange(shape.layers)[:, None]
         self.number, self.kept = number.reshape(-1), np.repeat(shown, slots)  # (S,) of the states, (p,) cells
         self.place = (self.number[:, None] * slots + np.arange(slots)).reshape(-1)  # (p,) which cell stands for each
-        self.cells, layers, own = states * slots, shape.layers, np.ix_(shown, self.kept)
+        self.cells, layers, mixtures = states * slots, shape.layers, shape.entries
+        own = shown[mixtures.row] & self.kept[mixtures.column]
         atoms = np.zeros((layers * states, layers * self.cells))
-        atoms[np.ix_(self.number[shown], self.place[self.kept])] = shape.atoms[own]
+        atoms[self.number[mixtures.row[own]], self.place[mixtures.column[own]]] = mixtures.value[own]
         self.shape = replace(shape, atoms=atoms)
 
     def limits(self, limits: ValueLimits) -> ValueLimits:

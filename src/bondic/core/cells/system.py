@@ -158,7 +158,10 @@ class System:
 
     def directions(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, p) weights w and (m,) slacks of the rows d of `cells`."""
-        atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.after.dense
+        atoms, gamma = self.tally.shape.atoms, self.tally.gamma
+        if not gamma:  # w = d, bit for bit what follows
+            return cells, np.asarray(self.tally.relative * (2 * np.abs(cells)).sum(axis=1) * self.largest * (1 + 1e-14))
+        following = self.after.dense
         weights = cells + gamma * (((cells @ following) @ self._inverse) @ atoms)
         rest = cells - weights + gamma * (weights @ following) @ atoms
         size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ np.abs(atoms)
@@ -302,8 +305,10 @@ class Feasible:
     def _apart(self) -> tuple[FloatArray, FloatArray]:
         """(W,) γ |<F, κ> - F_j| over t' and over t''; a box has no t', and what else bounds a successor may be smaller."""
         system = self.system
-        weights, off = system.atom_weights
         inside, outside = np.zeros((2, system.successors.label.size))
+        if not system.tally.gamma:
+            return inside, outside
+        weights, off = system.atom_weights
         for here, apart in system.differences():
             outside[here] = apart @ self.slack
             inside[here] = row_norms(apart * self.scale) if self.radius > 0 else 0.0
@@ -343,7 +348,9 @@ class Feasible:
 
     def root(self, form: Form) -> float:
         """sqrt( the form ): over t' and t'' one by one, as a norm."""
-        inside = self.system.tally.gamma * self.radius * math.sqrt(form.largest(self.scale)) if self.radius > 0 else 0.0
+        inside, gamma = 0.0, self.system.tally.gamma
+        if self.radius > 0 and gamma:
+            inside = gamma * self.radius * math.sqrt(form.largest(self.scale))
         outside = math.sqrt(float(form.weights @ self._apart[1] ** 2))
         return inflate((inside + outside) * (1 + 64 * self.system.relative))
 
