@@ -19,7 +19,7 @@ from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowanc
 from bondic.core.cells.ends import CellBound, EndTerms, EndWeights, ruled_out
 from bondic.core.cells.forecasts import EarlierRows
 from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
-from bondic.core.cells.rows import Cells, within_quotas
+from bondic.core.cells.rows import Cells, StateIndex, within_quotas
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
 from bondic.core.columns import AnsweredRows
@@ -268,7 +268,14 @@ class _StartDeviations:
             here = slice(first - skipped, min(first + _CHUNK, count) - skipped)
             cells, values = self.cells.start_cells(self.rows.initial, first, min(first + _CHUNK, count))
             middle[here] = values + cells @ reference - base
-            width[here] = self.located.supports(cells - compared) + single
+            width[here] = self._supports(cells - compared) + single
         size = self.cells.center_size(middle) + abs(base) + float(np.abs(reference).max(initial=0.0))
         width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
         return Between(middle - width, middle + width)
+
+    def _supports(self, directions: FloatArray) -> FloatArray:
+        """Of many starts that have few states, each state once."""
+        _, one, place = np.unique(StateIndex.marks_of(directions), return_index=True, return_inverse=True)
+        if not np.array_equal(directions[one[place]], directions):  # two states have one mark
+            return self.located.supports(directions)
+        return self.located.supports(directions[one])[place]
