@@ -19,7 +19,7 @@ from bondic.core.cells.allowance import NOTHING_ALLOWED, Allowance, CellAllowanc
 from bondic.core.cells.ends import CellBound, EndTerms, EndWeights, ruled_out
 from bondic.core.cells.forecasts import EarlierRows
 from bondic.core.cells.localize import CellTails, Events, Located, VectorEvent
-from bondic.core.cells.rows import Cells, StateIndex, within_quotas
+from bondic.core.cells.rows import Cells, within_quotas
 from bondic.core.cells.tally import CellShape, tally
 from bondic.core.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Part, Side, ends_of
 from bondic.core.columns import AnsweredRows
@@ -275,7 +275,8 @@ class _StartDeviations:
 
     def _supports(self, directions: FloatArray) -> FloatArray:
         """Of many starts that have few states, each state once."""
-        _, one, place = np.unique(StateIndex.marks_of(directions), return_index=True, return_inverse=True)
+        marks = directions @ np.random.default_rng(0).random(directions.shape[1])
+        _, one, place = np.unique(marks, return_index=True, return_inverse=True)
         if not np.array_equal(directions[one[place]], directions):  # two states have one mark
             return self.located.supports(directions)
         return self.located.supports(directions[one])[place]
