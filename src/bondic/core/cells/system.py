@@ -31,8 +31,8 @@ from bondic.core.cells.tally import Entries, Tally
 
 MAX_TOGETHER = 500_000
 """Atoms times cells: with more of them cells are bounded one by one alone."""
-_AT_ONCE = 10_000_000
-"""Successors times cells that are compared at a time: a bound on memory."""
+_AT_ONCE = 2**17
+"""Successors times cells that are compared at a time: they stay near the processor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,23 +169,16 @@ class System:
         return weights, np.asarray(off * self.largest * (1 + 1e-14))
 
     def differences(self) -> Iterator[tuple[slice, FloatArray]]:
-        """|<K, κ> - K_j| (W, p), some successors at a time."""
-        step = max(_AT_ONCE // max(self.counts.size, 1), 1)
-        if self.successors.label.size <= step:
-            yield slice(0, self.successors.label.size), self._differences
-            return
-        for first in range(0, self.successors.label.size, step):
-            here = slice(first, first + step)
-            yield here, self._apart(here)
-
-    @cached_property
-    def _differences(self) -> FloatArray:
-        return self._apart(slice(None))
-
-    def _apart(self, here: slice) -> FloatArray:
+        """|<K, κ> - K_j| (W, p), some successors at a time; each is made anew, and may be changed."""
         weights, _ = self.atom_weights
         following = np.vstack([weights, np.zeros((1, weights.shape[1]))])
-        return np.asarray(np.abs(self.predicted[self.successors.label[here]] - following[self.successors.atom[here]]))
+        label, atom = self.successors.label, self.successors.atom
+        step = max(_AT_ONCE // max(self.counts.size, 1) // 8, 1) * 8
+        for first in range(0, label.size, step):
+            here = slice(first, first + step)
+            apart = self.predicted.take(label[here], axis=0)
+            apart -= following.take(atom[here], axis=0)
+            yield here, np.abs(apart, out=apart)
 
     @cached_property
     def predicted(self) -> FloatArray:
@@ -311,7 +304,9 @@ class Feasible:
         weights, off = system.atom_weights
         for here, apart in system.differences():
             outside[here] = apart @ self.slack
-            inside[here] = row_norms(apart * self.scale) if self.radius > 0 else 0.0
+            if self.radius > 0:
+                apart *= self.scale
+                inside[here] = row_norms(apart)
         size, grow = 1 + system.expected_size, system.tally.gamma * (1 + 16 * system.relative)
         lost = 8 * system.relative * size * float(np.abs(weights).sum(axis=1).max(initial=0.0))
         outside = (outside + lost * float(self.slack.max(initial=0.0)) + size * off) * grow
