@@ -143,7 +143,7 @@ def propose_table(
     maker = TableWeights(atoms, problem.gamma, limits.width, log_term, fewest=fewest, layers=cells.layers)
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
-    eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
+    eras = marks if _too_many(known, len(stops) - 1) else tuple(range(len(stops) - 1))
     prices = planned_events.prices(known, ahead)
     for block in range(len(stops) - 1):
         begin, stop = (
@@ -226,11 +226,10 @@ def _prior_weight(past: EarlierRows, shape: CellShape) -> float:
     return successor_diversity(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
 
 
-def _too_many(known: Tally, blocks: int, marks: int) -> bool:
-    """Whether labels of all blocks are too many for differences one by one, and those of the marks are not."""
+def _too_many(known: Tally, blocks: int) -> bool:
+    """Whether labels of all blocks are too many for differences one by one: forecasts are then made at the marks."""
     together, cells = _size(EarlierRows.of(known), known.shape)
-    each = known.mass.size * cells
-    return together <= MAX_TOGETHER and marks * each <= _MAX_DIFFERENCES < blocks * each
+    return together <= MAX_TOGETHER and blocks * known.mass.size * cells > _MAX_DIFFERENCES
 
 
 def _shown(past: EarlierRows, shape: CellShape) -> BoolArray:
