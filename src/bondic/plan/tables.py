@@ -11,11 +11,13 @@ often the cell comes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from bondic.core.betting import curvature
 from bondic.core.cells.forecasts import EarlierRows
@@ -35,8 +37,10 @@ _MAX_BET = 0.99
 _FIRST = np.geomspace(0.3, 30_000.0, 32)
 """Λ times the value range, for the first block."""
 _NEAR = np.geomspace(0.75, 1.4, 10)
-_LATER = np.array([0.5, 0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.13, 1.2, 1.35, 1.5])
-"""Later blocks may change Λ, in units of the one before."""
+_LATER = (np.array([1.0, 1.06, 1.13, 1.2, 1.35, 1.5]), np.array([0.94, 0.88, 0.8, 0.7, 0.5]))
+"""Later blocks may change Λ, in units of the one before: upwards, and downwards."""
+_RISING = 2
+"""Λ is not changed further where so many steps have made the interval longer."""
 _SETTLED = 0.2
 """With so few of the rows left Λ stays as it is."""
 _TAKING_BACK = 1.1
@@ -141,7 +145,12 @@ class CellCapacity:
 
     def sent_on(self, weights: FloatArray) -> FloatArray:
         """γ A^T P^T W: what arrives at cells."""
-        return np.asarray(self.gamma * self.atoms.onto(self.after.onto(weights)))
+        mixtures, following = self._transposed
+        return np.asarray(self.gamma * (mixtures @ (following @ weights)))
+
+    @cached_property
+    def _transposed(self) -> tuple[csr_array, csr_array]:
+        return _transposed(self.atoms), _transposed(self.after)
 
     def _cut(self, weights: FloatArray, caps: FloatArray) -> FloatArray:
         """What cells can carry; bets of all layers on a row are one bet."""
@@ -169,6 +178,10 @@ class CellCapacity:
             noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
         bias = float(self.prices.unknown @ np.abs(arriving - found))
         return WeightPlan(total, found, sizes, np.abs(arriving), noise + bias)
+
+
+def _transposed(matrix: Entries) -> csr_array:
+    return csr_array((matrix.value, (matrix.column, matrix.row)), shape=matrix.shape[::-1])
 
 
 @dataclass(eq=False)
@@ -209,15 +222,15 @@ class TableWeights:
     def best(self, capacity: CellCapacity, start: FloatArray, free: bool = True) -> WeightPlan:
         """The aim of least length; `free`: Λ may change."""
         before = self.balanced if self.balanced.size else np.zeros(start.size)
-        totals = (
-            _FIRST / float(np.max(self.width)) if self.total is None else self.total * (_LATER if free else np.ones(1))
-        )
         cost, plans = self.log_term + self._paid(capacity.prices), []
         for caution in _CAUTION:
             own = replace(capacity, caution=caution)
-            plans.append(_shortest(own, totals, start, before, cost, self.total or 0.0))
             if self.total is None:
-                plans[-1] = _shortest(own, plans[-1].total * _NEAR, start, before, cost)
+                first = _shortest(own, (_FIRST / float(np.max(self.width)),), start, before, cost)
+                plans.append(_shortest(own, (first.total * _NEAR,), start, before, cost))
+            else:
+                runs = tuple(self.total * run for run in (_LATER if free else (np.ones(1),)))
+                plans.append(_shortest(own, runs, start, before, cost, self.total))
         return min(plans, key=lambda plan: plan.half(cost))
 
     def weigh(self, weights: FloatArray, used: EarlierRows) -> None:
@@ -229,13 +242,28 @@ class TableWeights:
 
 
 def _shortest(
-    capacity: CellCapacity, totals: FloatArray, start: FloatArray, before: FloatArray, cost: float, current: float = 0.0
+    capacity: CellCapacity,
+    runs: tuple[FloatArray, ...],
+    start: FloatArray,
+    before: FloatArray,
+    cost: float,
+    current: float = 0.0,
 ) -> WeightPlan:
-    aims: list[WeightPlan] = []
-    for total in totals.tolist():
-        guess = aims[-1].weights * (total / aims[-1].total) if aims else None
-        aims.append(capacity.aim(total, start, before, guess))
-    return min(aims, key=lambda aim: aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0))
+    """The shortest of some totals; a run of them ends where lengths have grown twice."""
+    best, shortest, begun = None, math.inf, None
+    for totals in runs:
+        last, rising, aim = math.inf, 0, begun
+        for total in totals.tolist():
+            aim = capacity.aim(total, start, before, None if aim is None else aim.weights * (total / aim.total))
+            begun = begun or aim
+            length = aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0)
+            if best is None or length < shortest:
+                best, shortest = aim, length
+            rising, last = (rising + 1 if length > last else 0), length
+            if rising == _RISING:
+                break
+    assert best is not None
+    return best
 
 
 def successor_diversity(past: EarlierRows, shape: tuple[int, int], joint: bool) -> float:
