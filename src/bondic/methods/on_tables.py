@@ -18,7 +18,7 @@ from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, l
 from bondic.core.cells.proof import SINGLE, CellPlan
 from bondic.core.cells.rows import StateCells, StateIndex, within_quotas
 from bondic.core.cells.system import MAX_TOGETHER
-from bondic.core.cells.tally import COLUMNS, CellShape, Tally, tally
+from bondic.core.cells.tally import COLUMNS, CellShape, Entries, Tally, tally
 from bondic.core.claims import ErrorBudget, Side, ends_of
 from bondic.core.columns import RowRange
 from bondic.core.sequential.proof import VECTOR
@@ -159,7 +159,7 @@ def propose_table(
             part = rows.restricted(RowRange(begin, stop))
             seen = _count(part, cells, shape, quotas[block])
             maker.weigh(weights[block], EarlierRows.of(seen.of_blocks(np.array([True, False]))))
-            past = past.joined(EarlierRows.of(seen))
+            past = _together(past.joined(EarlierRows.of(seen)), shape)
     assert maker.total is not None
     rate = maker.total
     if problem.rows.stop < stops[-1] and before is None:  # Λ may come from anywhere: here from the rows that came
@@ -185,6 +185,12 @@ def _often(past: EarlierRows, fewest: int) -> EarlierRows:
     entries = kept[past.cell]
     columns = (past.cell[entries], past.atom[entries], past.mass[entries])
     return EarlierRows(np.where(kept, past.count, 0.0), np.where(kept, past.outcome, 0.0), *columns)
+
+
+def _together(past: EarlierRows, shape: CellShape) -> EarlierRows:
+    """Entries at one place as one: there are no more of them after many blocks."""
+    found = Entries.added(past.cell, past.atom, past.mass, shape.atoms.shape[::-1])
+    return replace(past, cell=found.row, atom=found.column, mass=found.value)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ often the cell comes.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,6 @@ class CellCapacity:
     prices: Prices
     rows: float
     width: FloatArray | float
-    caution: float = _CAUTION[0]
     fewest: int = 1  # rows of a cell, below which it carries no weight
     layers: int = 1
 
@@ -136,10 +136,9 @@ class CellCapacity:
         coming = self.past.count * (self.rows / max(float(self.past.count.sum()), 1.0))
         return np.asarray(np.maximum(coming - _SPREAD * np.sqrt(coming), _SURE * coming))
 
-    @cached_property
-    def largest(self) -> FloatArray:
+    def largest(self, caution: float) -> FloatArray:
         """Weight of one row."""
-        allowed = self.caution * self.prices.unknown
+        allowed = caution * self.prices.unknown
         quiet = allowed / np.maximum(self.prices.noise + allowed * self.prices.worst, 1e-300)
         return np.where(self.past.count >= self.fewest, np.minimum(FULL_BET / self.width, quiet), 0.0)
 
@@ -161,9 +160,11 @@ class CellCapacity:
         together = bets.reshape(self.layers, -1).sum(axis=0) / FULL_BET
         return np.asarray(cut / np.tile(np.maximum(together, 1.0), self.layers))
 
-    def aim(self, total: float, start: FloatArray, balanced: FloatArray, guess: FloatArray | None = None) -> WeightPlan:
-        """Weights for a Λ in all, when so much was balanced before."""
-        caps, demand = self.largest * self.sure, total * start - balanced
+    def aim(
+        self, total: float, start: FloatArray, balanced: FloatArray, largest: FloatArray, guess: FloatArray | None
+    ) -> WeightPlan:
+        """Weights for a Λ in all, at most `largest` for a row, when so much was balanced before."""
+        caps, demand = largest * self.sure, total * start - balanced
         found = np.zeros(start.size) if guess is None else guess
         for _ in range(_STEPS):
             new = self._cut(demand + self.sent_on(found), caps)
@@ -172,7 +173,7 @@ class CellCapacity:
             if done:
                 break
         arriving = demand + self.sent_on(found)
-        sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), self.largest)
+        sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), largest)
         bets = np.minimum(sizes * self.prices.worst, _MAX_BET)
         with np.errstate(over="ignore"):  # infinite where nothing arrives from a start
             noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
@@ -224,13 +225,13 @@ class TableWeights:
         before = self.balanced if self.balanced.size else np.zeros(start.size)
         cost, plans = self.log_term + self._paid(capacity.prices), []
         for caution in _CAUTION:
-            own = replace(capacity, caution=caution)
+            aim = partial(capacity.aim, start=start, balanced=before, largest=capacity.largest(caution))
             if self.total is None:
-                first = _shortest(own, (_FIRST / float(np.max(self.width)),), start, before, cost)
-                plans.append(_shortest(own, (first.total * _NEAR,), start, before, cost))
+                first = _shortest(aim, (_FIRST / float(np.max(self.width)),), cost)
+                plans.append(_shortest(aim, (first.total * _NEAR,), cost))
             else:
                 runs = tuple(self.total * run for run in (_LATER if free else (np.ones(1),)))
-                plans.append(_shortest(own, runs, start, before, cost, self.total))
+                plans.append(_shortest(aim, runs, cost, self.total))
         return min(plans, key=lambda plan: plan.half(cost))
 
     def weigh(self, weights: FloatArray, used: EarlierRows) -> None:
@@ -242,23 +243,18 @@ class TableWeights:
 
 
 def _shortest(
-    capacity: CellCapacity,
-    runs: tuple[FloatArray, ...],
-    start: FloatArray,
-    before: FloatArray,
-    cost: float,
-    current: float = 0.0,
+    aim: Callable[..., WeightPlan], runs: tuple[FloatArray, ...], cost: float, current: float = 0.0
 ) -> WeightPlan:
     """The shortest of some totals; a run of them ends where lengths have grown twice."""
     best, shortest, begun = None, math.inf, None
     for totals in runs:
-        last, rising, aim = math.inf, 0, begun
+        last, rising, found = math.inf, 0, begun
         for total in totals.tolist():
-            aim = capacity.aim(total, start, before, None if aim is None else aim.weights * (total / aim.total))
-            begun = begun or aim
-            length = aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0)
+            found = aim(total, guess=None if found is None else found.weights * (total / found.total))
+            begun = begun or found
+            length = found.half(cost) * (_TAKING_BACK if total < current else 1.0)
             if best is None or length < shortest:
-                best, shortest = aim, length
+                best, shortest = found, length
             rising, last = (rising + 1 if length > last else 0), length
             if rising == _RISING:
                 break
