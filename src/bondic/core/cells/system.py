@@ -222,10 +222,12 @@ class Form:
         joint = np.zeros((kappa.shape[0], atoms + 1))
         joint[successors.label, successors.atom] = self.weights
         weighted, joint = joint.sum(axis=1)[:, None] * kappa, joint[:, :atoms]
-        cross, single = kappa.T @ joint, np.diag(joint.sum(axis=0))
-        inner = factor.T @ (kappa.T @ weighted - cross - cross.T + single) @ factor
-        size = np.abs(kappa).T
-        bound = norm(size @ np.abs(weighted) + size @ joint + joint.T @ size.T + single)
+        both, cross, single = kappa.T @ weighted, kappa.T @ joint, np.diag(joint.sum(axis=0))
+        inner = factor.T @ (both - cross - cross.T + single) @ factor
+        if kappa.min(initial=0.0) < 0 or joint.min(initial=0.0) < 0:
+            size = np.abs(kappa).T
+            both, cross = size @ np.abs(weighted), size @ joint
+        bound = norm(both + cross + cross.T + single)
         error = 4 * relative * norm(factor) ** 2 * bound + lost * bound
         top, _, _ = largest_eigenvalue(0.5 * (inner + inner.T))
         return inflate((max(top, 0.0) + error) * (1 + 64 * relative))
