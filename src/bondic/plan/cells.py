@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.localize import CellTails, VectorEvent
-from bondic.core.cells.tally import Tally
+from bondic.core.cells.tally import Entries, Tally
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -99,19 +98,18 @@ def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], middle: FloatArra
     The set of values is symmetric around the reference, so that any other point would make it larger.
     """
     (_, cell, atom), gamma, mixtures = tally.at, tally.gamma, tally.shape.entries
-    counts = np.maximum(tally.count.sum(axis=0), 1.0)
-    shares = np.where(learned[cell], tally.mass / counts[cell], 0.0)
-    following = csr_array((shares, (cell, atom)), shape=mixtures.shape[::-1])
-    own = np.where(learned, -tally.total.sum(axis=0) / counts, middle)
-    answers = csr_array((mixtures.value, (mixtures.row, mixtures.column)), shape=mixtures.shape)
-    steps, ahead = gamma * (answers @ following), answers @ own
+    counts, kept = np.maximum(tally.count.sum(axis=0), 1.0), learned[cell]
+    shares = (tally.mass / counts[cell])[kept]
+    following = Entries.added(cell[kept], atom[kept], shares, mixtures.shape[::-1])
+    steps, own = mixtures.after(following), np.where(learned, -tally.total.sum(axis=0) / counts, middle)
     # of a long list of states few lead on to others: the rest needs no equation
-    leading = np.flatnonzero(np.diff(steps.indptr))
-    alone = ahead.copy()
-    alone[leading] = 0.0
-    equations = np.eye(leading.size) - steps[leading][:, leading].toarray()
-    ahead[leading] = np.linalg.solve(equations, (ahead + steps @ alone)[leading])
-    return np.asarray(own + gamma * (following @ ahead))
+    ahead, leading = mixtures.times(own), np.unique(steps.row)
+    alone, place = ahead.copy(), np.full(ahead.size, -1)
+    alone[leading], place[leading] = 0.0, np.arange(leading.size)
+    equations, inside = np.eye(leading.size), place[steps.column] >= 0
+    equations[place[steps.row[inside]], place[steps.column[inside]]] -= gamma * steps.value[inside]
+    ahead[leading] = np.linalg.solve(equations, (ahead + gamma * steps.times(alone))[leading])
+    return np.asarray(own + gamma * following.times(ahead))
 
 
 @dataclass(frozen=True)

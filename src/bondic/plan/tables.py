@@ -18,7 +18,6 @@ from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from bondic.core.betting import curvature
 from bondic.core.cells.forecasts import EarlierRows
@@ -40,6 +39,8 @@ _FIRST = np.geomspace(0.3, 30_000.0, 32)
 _NEAR = np.geomspace(0.75, 1.4, 10)
 _LATER = (np.array([1.0, 1.06, 1.13, 1.2, 1.35, 1.5]), np.array([0.94, 0.88, 0.8, 0.7, 0.5]))
 """Later blocks may change Λ, in units of the one before: upwards, and downwards."""
+_FILLED = 8
+"""A matrix with an entry at one of so many places is multiplied as a whole."""
 _RISING = 2
 """Λ is not changed further where so many steps have made the interval longer."""
 _SETTLED = 0.2
@@ -144,12 +145,9 @@ class CellCapacity:
 
     def sent_on(self, weights: FloatArray) -> FloatArray:
         """γ A^T P^T W: what arrives at cells."""
-        mixtures, following = self._transposed
-        return np.asarray(self.gamma * (mixtures @ (following @ weights)))
-
-    @cached_property
-    def _transposed(self) -> tuple[csr_array, csr_array]:
-        return _transposed(self.atoms), _transposed(self.after)
+        after = self.after
+        many = _FILLED * after.value.size > weights.size * self.atoms.shape[0]
+        return np.asarray(self.gamma * self.atoms.onto(weights @ after.dense if many else after.onto(weights)))
 
     def _cut(self, weights: FloatArray, caps: FloatArray) -> FloatArray:
         """What cells can carry; bets of all layers on a row are one bet."""
@@ -179,10 +177,6 @@ class CellCapacity:
             noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
         bias = float(self.prices.unknown @ np.abs(arriving - found))
         return WeightPlan(total, found, sizes, np.abs(arriving), noise + bias)
-
-
-def _transposed(matrix: Entries) -> csr_array:
-    return csr_array((matrix.value, (matrix.column, matrix.row)), shape=matrix.shape[::-1])
 
 
 @dataclass(eq=False)
