@@ -132,7 +132,7 @@ def propose_table(
     expected = planned_stops(problem, pilot, planned, CUTS)
     stops = (*expected[:-1], max(expected[-1], problem.rows.stop))  # the last block holds whatever comes
     shape, limits, ends = CellShape(2, cells.atoms(problem), cells.layers), cells.limits(problem), ends_of(side)
-    starts, atoms = known_starts(problem, pilot), Entries.of(shape.atoms)
+    starts, atoms = known_starts(problem, pilot), shape.entries
     known = _solved(pilot, cells, shape)
     past = first = EarlierRows.of(known)
     lengths = np.diff([problem.rows.start, *expected]).astype(np.float64)
@@ -143,7 +143,7 @@ def propose_table(
     maker = TableWeights(atoms, problem.gamma, limits.width, log_term, fewest=fewest, layers=cells.layers)
     weights, quotas = np.zeros((2, len(stops) - 1, shape.cells))
     marks = (0, *(k for k, stop in enumerate(expected[:-1]) if k and stop in _at(problem, planned, MARKS)))
-    eras = marks if _too_many(known, len(stops) - 1, len(marks)) else tuple(range(len(stops) - 1))
+    eras = marks if _too_many(known, len(stops) - 1) else tuple(range(len(stops) - 1))
     prices = planned_events.prices(known, ahead)
     for block in range(len(stops) - 1):
         begin, stop = (
@@ -159,7 +159,7 @@ def propose_table(
             part = rows.restricted(RowRange(begin, stop))
             seen = _count(part, cells, shape, quotas[block])
             maker.weigh(weights[block], EarlierRows.of(seen.of_blocks(np.array([True, False]))))
-            past = past.joined(EarlierRows.of(seen))
+            past = _together(past.joined(EarlierRows.of(seen)), shape)
     assert maker.total is not None
     rate = maker.total
     if problem.rows.stop < stops[-1] and before is None:  # Λ may come from anywhere: here from the rows that came
@@ -187,6 +187,12 @@ def _often(past: EarlierRows, fewest: int) -> EarlierRows:
     return EarlierRows(np.where(kept, past.count, 0.0), np.where(kept, past.outcome, 0.0), *columns)
 
 
+def _together(past: EarlierRows, shape: CellShape) -> EarlierRows:
+    """Entries at one place as one: there are no more of them after many blocks."""
+    found = Entries.added(past.cell, past.atom, past.mass, shape.atoms.shape[::-1])
+    return replace(past, cell=found.row, atom=found.column, mass=found.value)
+
+
 @dataclass(frozen=True)
 class PredictedTable:
     """What the pilot says of the interval."""
@@ -204,7 +210,7 @@ def predicted_table(
     start, ahead = known_mean(cells, known_starts(pilot, pilot), pilot.rows.stop), float(rows * cells.layers)
     planned_events = _PlannedEvents.of(known, limits, budget, side, ahead)
     log_term = planned_events.costs.tails
-    maker = TableWeights(Entries.of(shape.atoms), pilot.gamma, limits.width, log_term, layers=cells.layers)
+    maker = TableWeights(shape.entries, pilot.gamma, limits.width, log_term, layers=cells.layers)
     prices = planned_events.prices(known, ahead)
     past = EarlierRows.of(known)
     capacity = CellCapacity(past, maker.atoms, maker.gamma, prices, ahead, maker.width, layers=cells.layers)
@@ -226,11 +232,10 @@ def _prior_weight(past: EarlierRows, shape: CellShape) -> float:
     return successor_diversity(past, shape.atoms.shape[::-1], _size(past, shape)[0] <= MAX_TOGETHER)
 
 
-def _too_many(known: Tally, blocks: int, marks: int) -> bool:
-    """Whether labels of all blocks are too many for differences one by one, and those of the marks are not."""
+def _too_many(known: Tally, blocks: int) -> bool:
+    """Whether labels of all blocks are too many for differences one by one: forecasts are then made at the marks."""
     together, cells = _size(EarlierRows.of(known), known.shape)
-    each = known.mass.size * cells
-    return together <= MAX_TOGETHER and marks * each <= _MAX_DIFFERENCES < blocks * each
+    return together <= MAX_TOGETHER and blocks * known.mass.size * cells > _MAX_DIFFERENCES
 
 
 def _shown(past: EarlierRows, shape: CellShape) -> BoolArray:
@@ -256,9 +261,10 @@ class _Shown:
         number = np.where(first, np.cumsum(first) - 1, states - 1) + states * np.arange(shape.layers)[:, None]
         self.number, self.kept = number.reshape(-1), np.repeat(shown, slots)  # (S,) of the states, (p,) cells
         self.place = (self.number[:, None] * slots + np.arange(slots)).reshape(-1)  # (p,) which cell stands for each
-        self.cells, layers, own = states * slots, shape.layers, np.ix_(shown, self.kept)
+        self.cells, layers, mixtures = states * slots, shape.layers, shape.entries
+        own = shown[mixtures.row] & self.kept[mixtures.column]
         atoms = np.zeros((layers * states, layers * self.cells))
-        atoms[np.ix_(self.number[shown], self.place[self.kept])] = shape.atoms[own]
+        atoms[self.number[mixtures.row[own]], self.place[mixtures.column[own]]] = mixtures.value[own]
         self.shape = replace(shape, atoms=atoms)
 
     def limits(self, limits: ValueLimits) -> ValueLimits:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from bondic.core.cells.ends import EndWeights
 from bondic.core.cells.forecasts import LabelTally
 from bondic.core.cells.localize import CellTails, VectorEvent
-from bondic.core.cells.tally import Tally
+from bondic.core.cells.tally import Entries, Tally
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -97,13 +97,19 @@ def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], middle: FloatArra
 
     The set of values is symmetric around the reference, so that any other point would make it larger.
     """
-    atoms, gamma = tally.shape.atoms, tally.gamma
-    counts = np.maximum(tally.count.sum(axis=0), 1.0)
-    mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
-    following = np.where(learned[:, None], mass / counts[:, None], 0.0)
-    own = np.where(learned, -tally.total.sum(axis=0) / counts, middle)
-    ahead = np.linalg.solve(np.eye(atoms.shape[0]) - gamma * (atoms @ following), atoms @ own)
-    return np.asarray(own + gamma * (following @ ahead))
+    (_, cell, atom), gamma, mixtures = tally.at, tally.gamma, tally.shape.entries
+    counts, kept = np.maximum(tally.count.sum(axis=0), 1.0), learned[cell]
+    shares = (tally.mass / counts[cell])[kept]
+    following = Entries.added(cell[kept], atom[kept], shares, mixtures.shape[::-1])
+    steps, own = mixtures.after(following), np.where(learned, -tally.total.sum(axis=0) / counts, middle)
+    # of a long list of states few lead on to others: the rest needs no equation
+    ahead, leading = mixtures.times(own), np.unique(steps.row)
+    alone, place = ahead.copy(), np.full(ahead.size, -1)
+    alone[leading], place[leading] = 0.0, np.arange(leading.size)
+    equations, inside = np.eye(leading.size), place[steps.column] >= 0
+    equations[place[steps.row[inside]], place[steps.column[inside]]] -= gamma * steps.value[inside]
+    ahead[leading] = np.linalg.solve(equations, (ahead + gamma * steps.times(alone))[leading])
+    return np.asarray(own + gamma * following.times(ahead))
 
 
 @dataclass(frozen=True)

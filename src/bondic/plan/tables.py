@@ -11,8 +11,10 @@ often the cell comes.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +37,12 @@ _MAX_BET = 0.99
 _FIRST = np.geomspace(0.3, 30_000.0, 32)
 """Λ times the value range, for the first block."""
 _NEAR = np.geomspace(0.75, 1.4, 10)
-_LATER = np.array([0.5, 0.7, 0.8, 0.88, 0.94, 1.0, 1.06, 1.13, 1.2, 1.35, 1.5])
-"""Later blocks may change Λ, in units of the one before."""
+_LATER = (np.array([1.0, 1.06, 1.13, 1.2, 1.35, 1.5]), np.array([0.94, 0.88, 0.8, 0.7, 0.5]))
+"""Later blocks may change Λ, in units of the one before: upwards, and downwards."""
+_FILLED = 8
+"""A matrix with an entry at one of so many places is multiplied as a whole."""
+_RISING = 2
+"""Λ is not changed further where so many steps have made the interval longer."""
 _SETTLED = 0.2
 """With so few of the rows left Λ stays as it is."""
 _TAKING_BACK = 1.1
@@ -114,7 +120,6 @@ class CellCapacity:
     prices: Prices
     rows: float
     width: FloatArray | float
-    caution: float = _CAUTION[0]
     fewest: int = 1  # rows of a cell, below which it carries no weight
     layers: int = 1
 
@@ -132,16 +137,17 @@ class CellCapacity:
         coming = self.past.count * (self.rows / max(float(self.past.count.sum()), 1.0))
         return np.asarray(np.maximum(coming - _SPREAD * np.sqrt(coming), _SURE * coming))
 
-    @cached_property
-    def largest(self) -> FloatArray:
+    def largest(self, caution: float) -> FloatArray:
         """Weight of one row."""
-        allowed = self.caution * self.prices.unknown
+        allowed = caution * self.prices.unknown
         quiet = allowed / np.maximum(self.prices.noise + allowed * self.prices.worst, 1e-300)
         return np.where(self.past.count >= self.fewest, np.minimum(FULL_BET / self.width, quiet), 0.0)
 
     def sent_on(self, weights: FloatArray) -> FloatArray:
         """γ A^T P^T W: what arrives at cells."""
-        return np.asarray(self.gamma * self.atoms.onto(self.after.onto(weights)))
+        after = self.after
+        many = _FILLED * after.value.size > weights.size * self.atoms.shape[0]
+        return np.asarray(self.gamma * self.atoms.onto(weights @ after.dense if many else after.onto(weights)))
 
     def _cut(self, weights: FloatArray, caps: FloatArray) -> FloatArray:
         """What cells can carry; bets of all layers on a row are one bet."""
@@ -152,9 +158,11 @@ class CellCapacity:
         together = bets.reshape(self.layers, -1).sum(axis=0) / FULL_BET
         return np.asarray(cut / np.tile(np.maximum(together, 1.0), self.layers))
 
-    def aim(self, total: float, start: FloatArray, balanced: FloatArray, guess: FloatArray | None = None) -> WeightPlan:
-        """Weights for a Λ in all, when so much was balanced before."""
-        caps, demand = self.largest * self.sure, total * start - balanced
+    def aim(
+        self, total: float, start: FloatArray, balanced: FloatArray, largest: FloatArray, guess: FloatArray | None
+    ) -> WeightPlan:
+        """Weights for a Λ in all, at most `largest` for a row, when so much was balanced before."""
+        caps, demand = largest * self.sure, total * start - balanced
         found = np.zeros(start.size) if guess is None else guess
         for _ in range(_STEPS):
             new = self._cut(demand + self.sent_on(found), caps)
@@ -163,7 +171,7 @@ class CellCapacity:
             if done:
                 break
         arriving = demand + self.sent_on(found)
-        sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), self.largest)
+        sizes = np.minimum(np.abs(found) / np.maximum(self.sure, 1e-300), largest)
         bets = np.minimum(sizes * self.prices.worst, _MAX_BET)
         with np.errstate(over="ignore"):  # infinite where nothing arrives from a start
             noise = float(np.sum(np.abs(found) * sizes * self.prices.noise * curvature(-bets)))
@@ -209,15 +217,15 @@ class TableWeights:
     def best(self, capacity: CellCapacity, start: FloatArray, free: bool = True) -> WeightPlan:
         """The aim of least length; `free`: Λ may change."""
         before = self.balanced if self.balanced.size else np.zeros(start.size)
-        totals = (
-            _FIRST / float(np.max(self.width)) if self.total is None else self.total * (_LATER if free else np.ones(1))
-        )
         cost, plans = self.log_term + self._paid(capacity.prices), []
         for caution in _CAUTION:
-            own = replace(capacity, caution=caution)
-            plans.append(_shortest(own, totals, start, before, cost, self.total or 0.0))
+            aim = partial(capacity.aim, start=start, balanced=before, largest=capacity.largest(caution))
             if self.total is None:
-                plans[-1] = _shortest(own, plans[-1].total * _NEAR, start, before, cost)
+                first = _shortest(aim, (_FIRST / float(np.max(self.width)),), cost)
+                plans.append(_shortest(aim, (first.total * _NEAR,), cost))
+            else:
+                runs = tuple(self.total * run for run in (_LATER if free else (np.ones(1),)))
+                plans.append(_shortest(aim, runs, cost, self.total))
         return min(plans, key=lambda plan: plan.half(cost))
 
     def weigh(self, weights: FloatArray, used: EarlierRows) -> None:
@@ -229,13 +237,23 @@ class TableWeights:
 
 
 def _shortest(
-    capacity: CellCapacity, totals: FloatArray, start: FloatArray, before: FloatArray, cost: float, current: float = 0.0
+    aim: Callable[..., WeightPlan], runs: tuple[FloatArray, ...], cost: float, current: float = 0.0
 ) -> WeightPlan:
-    aims: list[WeightPlan] = []
-    for total in totals.tolist():
-        guess = aims[-1].weights * (total / aims[-1].total) if aims else None
-        aims.append(capacity.aim(total, start, before, guess))
-    return min(aims, key=lambda aim: aim.half(cost) * (_TAKING_BACK if aim.total < current else 1.0))
+    """The shortest of some totals; a run of them ends where lengths have grown twice."""
+    best, shortest, begun = None, math.inf, None
+    for totals in runs:
+        last, rising, found = math.inf, 0, begun
+        for total in totals.tolist():
+            found = aim(total, guess=None if found is None else found.weights * (total / found.total))
+            begun = begun or found
+            length = found.half(cost) * (_TAKING_BACK if total < current else 1.0)
+            if best is None or length < shortest:
+                best, shortest = found, length
+            rising, last = (rising + 1 if length > last else 0), length
+            if rising == _RISING:
+                break
+    assert best is not None
+    return best
 
 
 def successor_diversity(past: EarlierRows, shape: tuple[int, int], joint: bool) -> float:

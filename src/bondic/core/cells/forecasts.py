@@ -89,7 +89,7 @@ def tally_by_label(
     if forecasts.following.shape[1] != atoms or np.any(forecasts.cell >= cells):
         raise InvalidInput("Forecasts are those of other cells.")
     at_atoms = shape.atoms @ reference
-    own = CellShape(shape.blocks, np.zeros((atoms, count)))
+    own = CellShape(shape.blocks, np.broadcast_to(0.0, (atoms, count)))
     expected = forecasts.offset + gamma * (forecasts.following @ at_atoms)
     found = tally(_with_labels(parts, labels, numbers, forecasts), own, gamma, expected, at_atoms)
     # b_j is a sum over cells, and κ multiplies its error
@@ -138,11 +138,14 @@ class EarlierRows:
             raise InvalidInput("Earlier rows are counted at known cells, with finite outcomes.")
 
     @staticmethod
-    def of(tally: Tally) -> EarlierRows:
-        """The rows of a tally."""
+    def of(tally: Tally, at_atoms: FloatArray | None = None) -> EarlierRows:
+        """The rows of a tally; `at_atoms` (J,): its reference there, if that is known."""
         _, cell, atom = tally.at
-        count = tally.count.sum(axis=0)
-        ahead = np.bincount(cell, tally.mass * (tally.shape.atoms @ tally.reference)[atom], minlength=count.size)
+        count, following = (
+            tally.count.sum(axis=0),
+            tally.shape.atoms @ tally.reference if at_atoms is None else at_atoms,
+        )
+        ahead = np.bincount(cell, tally.mass * following[atom], minlength=count.size)
         outcome = count * tally.reference - tally.gamma * ahead - tally.total.sum(axis=0)
         return EarlierRows(count, outcome, cell, atom, tally.mass.astype(np.float64))
 
@@ -161,15 +164,15 @@ def tally_by_era(
     if np.any(past.atom >= tally.shape.atoms.shape[0]):
         raise InvalidInput("Earlier rows are followed by other atoms.")
     (atoms, cells), eras = tally.shape.atoms.shape, len(firsts)
-    offset, parts = np.zeros((eras, cells)), []
+    offset, parts, at_atoms = np.zeros((eras, cells)), [], tally.shape.atoms @ tally.reference
     for k, first in enumerate(firsts):
-        before = past.joined(EarlierRows.of(tally.of_blocks(times < first)))
+        before = past.joined(EarlierRows.of(tally.of_blocks(times < first), at_atoms))
         known = np.maximum(before.count, 1e-300)
         offset[k] = np.where(before.count > 0, before.outcome / known, middle)
         parts.append((before.cell + k * cells, before.atom, before.mass / known[before.cell]))
     label, atom, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     entries = Entries.added(label, atom, value, (eras * cells, atoms))
-    expected = offset.reshape(-1) + tally.gamma * entries.times(tally.shape.atoms @ tally.reference)
+    expected = offset.reshape(-1) + tally.gamma * entries.times(at_atoms)
     places = np.array([int((era[:k] == one).sum()) for k, one in enumerate(era)], dtype=np.int64), era
     rows = _shifted(tally, places, expected.reshape(eras, cells), entries)
     return LabelTally(rows, np.tile(np.arange(cells), eras), entries, tally.reference, places)

@@ -8,7 +8,7 @@ beyond the value range.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -145,23 +145,23 @@ class CellsProof(Proof):
         for sign, terms in bound.ends(located).items():
             end: End = "upper" if sign > 0 else "lower"
             found.append(_claim(end, terms, everything))
-        value = mean_of_starts(everything, found)
+        value, known = mean_of_starts(everything, found), _StartDeviations(self.cells, located, rows)
         claims = [
             Claim(
                 claim.end,
-                (*claim.parts, Part(START, self._start(rows, claim.end, value, located), "spread")),
+                (*claim.parts, Part(START, self._start(rows, claim.end, value, known), "spread")),
                 claim.uses_log,
             )
             for claim in found
         ]
         return Evaluation(tuple(claims), _crossed(claims, everything), (), bound.effective_rows())
 
-    def _start(self, rows: AnsweredRows, end: End, value: ValueRange, located: Located) -> Enclosure:
+    def _start(self, rows: AnsweredRows, end: End, value: ValueRange, known: _StartDeviations) -> Enclosure:
         # actions that were drawn at the starts of a list are terms of their own: the range bounds them
         drawn = rows.initial_states.kind != "sample"
-        known = None if drawn else _StartDeviations(self.cells, located, rows)
         limits, ends = self.cells.value_range(rows), ends_of(self.side)
-        return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends, end, value, known, limits)
+        spread = None if drawn else known
+        return start_cost(rows, self.events.start, self.budget.get(INITIAL), ends, end, value, spread, limits)
 
     def claims(self, question: Question, sums: Sums) -> Claims:
         del sums
@@ -254,8 +254,17 @@ class _StartDeviations:
     cells: Cells
     located: Located
     rows: AnsweredRows  # with all starts
+    found: dict[tuple[int, int, float | None], Between] = field(
+        default_factory=dict, repr=False
+    )  # the same for both ends
 
     def __call__(self, terms: StartTerms, bets: StartBets) -> Between:
+        key = (terms.count, bets.skipped, bets.center)
+        if key not in self.found:
+            self.found[key] = self._between(terms, bets)
+        return self.found[key]
+
+    def _between(self, terms: StartTerms, bets: StartBets) -> Between:
         count, skipped = len(self.rows.initial_states), bets.skipped
         reference = self.located.system.tally.reference
         single = self.cells.layers * float(self.located.allowance.single.max(initial=0.0))
@@ -269,7 +278,15 @@ class _StartDeviations:
             here = slice(first - skipped, min(first + _CHUNK, count) - skipped)
             cells, values = self.cells.start_cells(self.rows.initial, first, min(first + _CHUNK, count))
             middle[here] = values + cells @ reference - base
-            width[here] = self.located.supports(cells - compared) + single
+            width[here] = self._supports(cells - compared) + single
         size = self.cells.center_size(middle) + abs(base) + float(np.abs(reference).max(initial=0.0))
         width = width * (1 + 1e-12) + 64 * U * (reference.size + count + 8) * size
         return Between(middle - width, middle + width)
+
+    def _supports(self, directions: FloatArray) -> FloatArray:
+        """Of many starts that have few states, each state once."""
+        marks = directions @ np.random.default_rng(0).random(directions.shape[1])
+        _, one, place = np.unique(marks, return_index=True, return_inverse=True)
+        if not np.array_equal(directions[one[place]], directions):  # two states have one mark
+            return self.located.supports(directions)
+        return self.located.supports(directions[one])[place]

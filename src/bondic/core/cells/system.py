@@ -31,8 +31,8 @@ from bondic.core.cells.tally import Entries, Tally
 
 MAX_TOGETHER = 500_000
 """Atoms times cells: with more of them cells are bounded one by one alone."""
-_AT_ONCE = 10_000_000
-"""Successors times cells that are compared at a time: a bound on memory."""
+_AT_ONCE = 2**17
+"""Successors times cells that are compared at a time: they stay near the processor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class System:
     @cached_property
     def mixtures(self) -> Entries:
         """(J, p) A."""
-        return Entries.of(self.tally.shape.atoms)
+        return self.tally.shape.entries
 
     @cached_property
     def successors(self) -> Successors:
@@ -158,7 +158,10 @@ class System:
 
     def directions(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, p) weights w and (m,) slacks of the rows d of `cells`."""
-        atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.after.dense
+        atoms, gamma = self.tally.shape.atoms, self.tally.gamma
+        if not gamma:  # w = d, bit for bit what follows
+            return cells, np.asarray(self.tally.relative * (2 * np.abs(cells)).sum(axis=1) * self.largest * (1 + 1e-14))
+        following = self.after.dense
         weights = cells + gamma * (((cells @ following) @ self._inverse) @ atoms)
         rest = cells - weights + gamma * (weights @ following) @ atoms
         size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ np.abs(atoms)
@@ -166,23 +169,16 @@ class System:
         return weights, np.asarray(off * self.largest * (1 + 1e-14))
 
     def differences(self) -> Iterator[tuple[slice, FloatArray]]:
-        """|<K, κ> - K_j| (W, p), some successors at a time."""
-        step = max(_AT_ONCE // max(self.counts.size, 1), 1)
-        if self.successors.label.size <= step:
-            yield slice(0, self.successors.label.size), self._differences
-            return
-        for first in range(0, self.successors.label.size, step):
-            here = slice(first, first + step)
-            yield here, self._apart(here)
-
-    @cached_property
-    def _differences(self) -> FloatArray:
-        return self._apart(slice(None))
-
-    def _apart(self, here: slice) -> FloatArray:
+        """|<K, κ> - K_j| (W, p), some successors at a time; each is made anew, and may be changed."""
         weights, _ = self.atom_weights
         following = np.vstack([weights, np.zeros((1, weights.shape[1]))])
-        return np.asarray(np.abs(self.predicted[self.successors.label[here]] - following[self.successors.atom[here]]))
+        label, atom = self.successors.label, self.successors.atom
+        step = max(_AT_ONCE // max(self.counts.size, 1) // 8, 1) * 8
+        for first in range(0, label.size, step):
+            here = slice(first, first + step)
+            apart = self.predicted.take(label[here], axis=0)
+            apart -= following.take(atom[here], axis=0)
+            yield here, np.abs(apart, out=apart)
 
     @cached_property
     def predicted(self) -> FloatArray:
@@ -226,10 +222,12 @@ class Form:
         joint = np.zeros((kappa.shape[0], atoms + 1))
         joint[successors.label, successors.atom] = self.weights
         weighted, joint = joint.sum(axis=1)[:, None] * kappa, joint[:, :atoms]
-        cross, single = kappa.T @ joint, np.diag(joint.sum(axis=0))
-        inner = factor.T @ (kappa.T @ weighted - cross - cross.T + single) @ factor
-        size = np.abs(kappa).T
-        bound = norm(size @ np.abs(weighted) + size @ joint + joint.T @ size.T + single)
+        both, cross, single = kappa.T @ weighted, kappa.T @ joint, np.diag(joint.sum(axis=0))
+        inner = factor.T @ (both - cross - cross.T + single) @ factor
+        if kappa.min(initial=0.0) < 0 or joint.min(initial=0.0) < 0:
+            size = np.abs(kappa).T
+            both, cross = size @ np.abs(weighted), size @ joint
+        bound = norm(both + cross + cross.T + single)
         error = 4 * relative * norm(factor) ** 2 * bound + lost * bound
         top, _, _ = largest_eigenvalue(0.5 * (inner + inner.T))
         return inflate((max(top, 0.0) + error) * (1 + 64 * relative))
@@ -302,11 +300,15 @@ class Feasible:
     def _apart(self) -> tuple[FloatArray, FloatArray]:
         """(W,) γ |<F, κ> - F_j| over t' and over t''; a box has no t', and what else bounds a successor may be smaller."""
         system = self.system
-        weights, off = system.atom_weights
         inside, outside = np.zeros((2, system.successors.label.size))
+        if not system.tally.gamma:
+            return inside, outside
+        weights, off = system.atom_weights
         for here, apart in system.differences():
             outside[here] = apart @ self.slack
-            inside[here] = row_norms(apart * self.scale) if self.radius > 0 else 0.0
+            if self.radius > 0:
+                apart *= self.scale
+                inside[here] = row_norms(apart)
         size, grow = 1 + system.expected_size, system.tally.gamma * (1 + 16 * system.relative)
         lost = 8 * system.relative * size * float(np.abs(weights).sum(axis=1).max(initial=0.0))
         outside = (outside + lost * float(self.slack.max(initial=0.0)) + size * off) * grow
@@ -343,7 +345,9 @@ class Feasible:
 
     def root(self, form: Form) -> float:
         """sqrt( the form ): over t' and t'' one by one, as a norm."""
-        inside = self.system.tally.gamma * self.radius * math.sqrt(form.largest(self.scale)) if self.radius > 0 else 0.0
+        inside, gamma = 0.0, self.system.tally.gamma
+        if self.radius > 0 and gamma:
+            inside = gamma * self.radius * math.sqrt(form.largest(self.scale))
         outside = math.sqrt(float(form.weights @ self._apart[1] ** 2))
         return inflate((inside + outside) * (1 + 64 * self.system.relative))
 

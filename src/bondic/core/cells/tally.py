@@ -58,11 +58,22 @@ class CellShape:
     layers: int = 1
 
     def __post_init__(self) -> None:
-        size, most = np.abs(self.atoms), 1 if self.layers == 1 else 3
-        fine = self.atoms.ndim == 2 and self.layers in (1, 2) and bool(np.all(size < np.inf))
-        fine = fine and self.atoms.shape[1] % self.layers == 0 and (self.layers > 1 or bool(np.all(self.atoms >= 0)))
-        if not (fine and np.all(size.sum(axis=1) <= most + most * rounding_of_sums(self.atoms.shape[1]))):
+        fine = self.atoms.ndim == 2 and self.layers in (1, 2) and self.atoms.shape[1] % self.layers == 0
+        if not (fine and self._mixtures()):
             raise InvalidInput("An atom is a probability on cells: at least 0, and at most 1 in all.")
+
+    def _mixtures(self) -> bool:
+        values, most = self.entries.value, 1 if self.layers == 1 else 3
+        fine = bool(np.all(np.abs(values) < np.inf)) and (self.layers > 1 or bool(np.all(values >= 0)))
+        total = self.entries.over_rows(np.abs(values))
+        return fine and bool(np.all(total <= most + most * rounding_of_sums(self.atoms.shape[1])))
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Those of A that are not 0; labels have none, and one 0 stands for all of a matrix that would not fit into memory."""
+        empty = self.atoms.strides == (0, 0) and not self.atoms[:1, :1].any()
+        found = Entries.of(self.atoms[:1, :1] if empty else self.atoms)
+        return replace(found, shape=(self.atoms.shape[0], self.atoms.shape[1]))
 
     @cached_property
     def largest(self) -> float:
@@ -88,10 +99,14 @@ class CellShape:
 
     def at_atoms(self, allowed: FloatArray) -> FloatArray:
         """(J,) the same at atoms: of the first layer |ζ'_1| + |ζ'_2|."""
+        if not allowed.any():
+            return np.zeros(self.atoms.shape[0])
         return np.asarray(np.abs(self.of_policies(self.atoms)) @ allowed)
 
     def own_at_atoms(self, allowed: FloatArray) -> FloatArray:
         """(J,) |ζ'_1| alone at atoms of the first layer, |ζ'_2| at those of the second."""
+        if not allowed.any():
+            return np.zeros(self.atoms.shape[0])
         own = np.abs(self.atoms)
         if self.layers == 2:
             own[self.atom_layers == 0, self.cells // 2 :] = 0.0
@@ -313,3 +328,12 @@ class Entries:
         """(columns,): (rows,) times the matrix."""
         found = np.bincount(self.column, self.value * vector[self.row], minlength=self.shape[1])
         return np.asarray(found, dtype=np.float64)
+
+    def after(self, other: Entries) -> Entries:
+        """The product of this matrix with the other one."""
+        first, last = (np.searchsorted(other.row, self.column, side=side) for side in ("left", "right"))
+        mine = np.repeat(np.arange(self.row.size), last - first)
+        ranks = np.arange(mine.size) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+        place = first[mine] + ranks
+        value = self.value[mine] * other.value[place]
+        return Entries.added(self.row[mine], other.column[place], value, (self.shape[0], other.shape[1]))
