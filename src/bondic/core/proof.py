@@ -222,16 +222,20 @@ class Claims:
 
 @dataclass(frozen=True)
 class Review:
-    """What was compared, and what is the certificate's own statement; `headline` if no reader may miss it."""
+    """What was compared, and what is the certificate's own statement; `headline` if no reader may miss it.
+
+    `stated` is what somebody chose and no planner would have: numbers of the question and of the plan, in words.
+    """
 
     checks: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     headline: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     @staticmethod
     def all_of(reviews: Sequence[Review]) -> Review:
-        checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in reviews), strict=True)
-        return Review(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
+        found = zip(*((f.checks, f.unchecked, f.headline, f.stated) for f in reviews), strict=True)
+        return Review(*(sum(items, ()) for items in found))
 
 
 def check_origin(proof: object) -> Review:
@@ -259,6 +263,16 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
     if end:
         unchecked.append(f"why the last {end} rows were left out: the end may have been picked with the rows in view")
     return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
+
+
+def review_question(estimand: Estimand) -> Review:
+    """What the question leaves to whoever asks it, and an end may be better with: draws of a policy, and the number of starts."""
+    start, stated = estimand.start, []
+    if not all(policy.known_by_log or policy.answers.exact for policy in estimand.policies):
+        stated.append(f"seed {estimand.seed} and {estimand.draws} actions of the policy drawn at a state")
+    if start.from_log and start.count_fixed and start.kind == "sample":
+        stated.append(f"the first {start.weights.size} starts of the log")
+    return Review(stated=tuple(stated))
 
 
 def describe_start(states: Starts) -> str:
@@ -300,6 +314,11 @@ class Proof(ABC):
     def needs_replay(self) -> tuple[str, ...]:
         """Assumptions on when something was chosen, by name: the proof itself cannot show them."""
         return ()
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether anything was chosen that could be chosen with the rows in view: a part of alpha, a rate, a first row."""
+        return True
 
     @property
     def any_length(self) -> bool:

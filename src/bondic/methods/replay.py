@@ -2,7 +2,8 @@
 
 A plan is a function of the rows before each of its blocks and of the planner's options. The certificate says which options; here
 the planner gets the log cut before every block. So whoever picked weights, models, clips or cuts with later rows in view is found
-out, unless they are those that the planner would have made anyway. What stays believed is named: when the options were chosen.
+out, unless they are those that the planner would have made anyway. Method, first row and options are those that the default
+chooses from the rows before the certified ones, with what was stated; the others are named, and so are the statements.
 """
 
 from __future__ import annotations
@@ -14,29 +15,39 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
+from bondic.core.claims import ErrorBudget
 from bondic.core.codec import Decoder
 from bondic.core.columns import RowRange
-from bondic.core.errors import refuse
+from bondic.core.errors import BondicError, one_line, refuse
 from bondic.core.proof import Proof
 from bondic.core.separate import SeparateProof
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
-from bondic.methods.base import OUTSIDE, read_options
+from bondic.methods.base import options_of, read_options
 from bondic.methods.candidates import CANDIDATES
+from bondic.methods.default import Default
 from bondic.methods.groups import GroupPlanner, Groups
+from bondic.methods.propensities import Propensities
+from bondic.methods.propensity_pilot import logged
+from bondic.methods.table import Table
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.tuning.defaults import Advanced, Choices
 
 METHODS: dict[str, Any] = {**CANDIDATES, Groups.name: GroupPlanner}
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
+_NAMES = "categorical"
 _STATED = (
-    "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "gamma_sensitivity", "max_ratio",
-    "min_propensity",
+    "ball", "radius", "misspecification", "planned_rows", "planned", "value", "gamma_sensitivity", "max_ratio",
+    "min_propensity", "allowance", _NAMES,
 )  # fmt: skip
-"""Options that are statements of the user: they stand among the assumptions."""
+"""Options that are statements of the user."""
+_FIRST_LINE = ("side",)
+"""Options that the first line of a verification shows beside the interval."""
 _MOST = 10_000
 """Landmarks and features that a description may ask for: far above what the library writes."""
 
@@ -51,17 +62,20 @@ def replay(
     data = certificate.planner
     known = data is None or (type(data) is dict and set(data) == {"parts"} and type(data["parts"]) is list)
     refuse(not known or (data is not None and len(data["parts"]) != len(proof.parts)), _DAMAGED)
+    numbers = [str(number) for number, _ in enumerate(proof.parts, 1)]
+    budget = ErrorBudget.split(proof.budget.alpha, dict.fromkeys(numbers, 1.0))
     parts = [
         again(
             None if data is None else data["parts"][k],
             f"planner.parts.{k}",
-            part,
+            replace(part, budget=replace(part.budget, alpha=budget[numbers[k]])),  # type: ignore[type-var]
             (own.restricted(RowRange(*part.estimand.rows)),),
         )
         for k, (part, own) in enumerate(zip(proof.parts, rows, strict=True))
     ]
-    shown = (dict.fromkeys(item for part in parts for item in getattr(part, name)) for name in ("made", "options"))
-    return Replayed(replace(proof, parts=tuple(part.proof for part in parts)), *map(tuple, shown))
+    names = ("made", "options", "stated")
+    shown = (dict.fromkeys(item for part in parts for item in getattr(part, name)) for name in names)
+    return Replayed(replace(proof, budget=budget, parts=tuple(part.proof for part in parts)), *map(tuple, shown))
 
 
 def _replay(
@@ -74,13 +88,14 @@ def _replay(
     functions: UserFunctions | None,
     sums: Sums,
 ) -> Replayed:
-    if not proof.needs_replay:
-        return Replayed(proof, (), ())
+    if not proof.has_plan:
+        return Replayed(proof)
     method, first = _read(data, place, arrays, rows[0], functions)
     refuse(method.side != proof.side, f"The plan was made for side={method.side!r}, the proof is for {proof.side!r}.")
     prefixes, *others = (Prefixes(_question(proof, one, first)) for one in rows)
     made, shown = method.replan(prefixes, proof, sums, **({"against": others[0]} if others else {}))
-    return Replayed(made, shown, (*((f"first row {first}",) if first else ()), *_unusual(method)))
+    allowance = {"allowance": proof.allowance} if isinstance(proof, CellsProof) and proof.allowance is not None else {}
+    return Replayed(made, shown, *_chosen(method, first, proof, rows, allowance))
 
 
 _DAMAGED = "The certificate's words on how its plan was made are damaged."
@@ -118,14 +133,49 @@ def _question(proof: Proof, rows: Rows, first: int) -> Rows:
     return replace(whole, initial_states=replace(states, from_rows=True))
 
 
-def _unusual(method: Any) -> tuple[str, ...]:
-    """Options that are not the defaults, and no statements."""
-    usual, found = type(method)(), []
-    for field in fields(method):
-        mine, other = getattr(method, field.name), getattr(usual, field.name)
-        if isinstance(mine, Choices):
-            mine = replace(mine, categorical=None)
-        if field.name not in (*_STATED, *OUTSIDE) and mine != other:
-            plain = isinstance(mine, bool | int | float | str | tuple)
-            found.append(f"{field.name}={mine!r}" if plain else field.name)
-    return tuple(found)
+def _chosen(
+    method: Any, first: int, proof: Proof, rows: Sequence[Rows], allowance: dict[str, Any]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the default would not have chosen from the rows before the certified ones, and what was stated."""
+    given, usual, begun, together = options_of(method) | allowance, type(method)(), 0, True
+    if isinstance(choices := given.get("choices"), Choices):
+        given |= {"choices": replace(choices, categorical=None), _NAMES: choices.categorical}
+    stated = {name: given[name] for name in _STATED if name in given and given[name] != getattr(usual, name, None)}
+    try:
+        usual, begun, together = _usual(method, proof, rows, stated)
+    except BondicError:  # with these statements no method would have been chosen
+        pass
+    found = [] if usual.name == method.name else [f"method={method.name}"]
+    found += [f"first row {first}"] if first != begun else []
+    found += [] if together else ["one event for both policies"]
+    usual = usual if usual.name == method.name else type(method)()
+    for name, mine in given.items():
+        if name not in (*stated, *_FIRST_LINE) and mine != getattr(usual, name, None):
+            found.append(_option(name, mine))
+    return tuple(found), tuple(_option(name, value) for name, value in stated.items())
+
+
+def _usual(method: Any, proof: Proof, rows: Sequence[Rows], stated: dict[str, Any]) -> tuple[Any, int, bool]:
+    """The default's method with these statements, its first row, and whether it would answer about two policies together."""
+    own = {name: value for name, value in stated.items() if name in _names(Default)}
+    if isinstance(method, Propensities) and (about := {name: stated[name] for name in stated if name not in own}):
+        own["propensities"] = Propensities(**about)  # type: ignore[arg-type]
+    own |= {"side": method.side} | ({"choices": Choices(categorical=stated[_NAMES])} if _NAMES in stated else {})
+    known, seen = [_question(proof, one, 0) for one in rows], proof.estimand.rows[0]
+    # propensities are chosen by the form of the log and by whole episodes, which no prefix shows
+    cut = seen > 0 and not logged(known[0])
+    problem, *others = (Prefixes(one).announced(seen) if cut else one for one in known)
+    choice = Default(**own).choice(problem, proof.budget.alpha)
+    if not others or not isinstance(choice.method, Table | Groups):
+        return choice.method, choice.rows.rows.start, True
+    return choice.method, choice.rows.rows.start, choice.method.differs(problem, others[0], proof.budget.alpha)
+
+
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _option(name: str, value: Any) -> str:
+    """In words, or its name alone where it has many parts."""
+    plain = isinstance(value, bool | int | float | str | tuple | Allowance)
+    return one_line(f"{name}={value!r}", 100) if plain else name
