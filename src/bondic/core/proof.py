@@ -318,7 +318,7 @@ class Proof(ABC):
     @property
     def has_plan(self) -> bool:
         """Whether anything was chosen that could be chosen with the rows in view: a part of alpha, a rate, a first row."""
-        return True
+        return bool(self.needs_replay)
 
     @property
     def any_length(self) -> bool:

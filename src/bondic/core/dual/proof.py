@@ -55,10 +55,6 @@ class DualProof(Proof):
         used = (*self.omegas.values(), *self.witnesses)
         return ("instruments",) if any(function is not None for function in used) else ()
 
-    @property
-    def has_plan(self) -> bool:
-        return bool(self.needs_replay)
-
     def setting(self, rows: Columns, sums: Sums) -> Setting:
         """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
