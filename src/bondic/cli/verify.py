@@ -120,7 +120,7 @@ def _print(checked: Verification, by: str | None) -> None:
     sides = "" if checked.side == "both" else f", {checked.side} bound"
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
-    said = f", as stated: {', '.join(checked.stated)}" if checked.stated else ""
+    said = f" (as stated: {', '.join(checked.stated)})" if checked.stated else ""
     label = _LABELS[checked.guarantee]
     if UNREPLAYED in checked.headline:
         label, lacking = f"not checked: {'; '.join(checked.headline)}", f", {label} otherwise"

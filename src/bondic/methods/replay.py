@@ -1,4 +1,4 @@
-"""Make the plan of a certificate again, from prefixes of the log: `bondic verify --replay`.
+"""Make the plan of a certificate again, from prefixes of the log: `bondic verify`, where the policy is given.
 
 A plan is a function of the rows before each of its blocks and of the planner's options. The certificate says which options; here
 the planner gets the log cut before every block. So whoever picked weights, models, clips or cuts with later rows in view is found
@@ -177,5 +177,6 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 
 def _option(name: str, value: Any) -> str:
     """In words, or its name alone where it has many parts."""
-    plain = isinstance(value, bool | int | float | str | tuple | Allowance)
+    value = value.pair if isinstance(value, Allowance) else value
+    plain = isinstance(value, bool | int | float | str | tuple)
     return one_line(f"{name}={value!r}", 100) if plain else name

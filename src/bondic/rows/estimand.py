@@ -306,7 +306,7 @@ def check_start(states: InitialStates, log: Log, initial: InitialStates | None) 
             f"the initial distribution, which is the certificate's own statement{other}: {text}; pass initial= (--initial "
             "FILE) to compare",
         ),
-        stated=(f"{len(states)} initial states, {'a list' if states.kind == 'exact' else 'a sample'}",),
+        stated=(f"{'a list' if states.kind == 'exact' else 'a sample'} of initial states, {len(states)} in all",),
     )
 
 
