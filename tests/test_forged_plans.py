@@ -12,13 +12,14 @@ import pytest
 import bondic
 import propensity_cases as cases
 from bondic.core.certificate import Certificate
+from bondic.core.claims import ErrorBudget
 from bondic.core.codec import decode
 from bondic.core.errors import BondicError, VerificationError
 from bondic.core.proof import Proof
-from bondic.decisions.difference import difference_interval
+from bondic.decisions.difference import _separate, difference_interval, other_rows, separate_proof
 from bondic.rows.estimand import rebuild, rows_of
 from bondic.tuning.defaults import Advanced
-from builders import synthetic
+from builders import continuous, synthetic
 
 QUESTION = {"log_hash", "terms", "policies", "coefficient", "alpha"}
 VALID_FOR_ALL = {
@@ -179,3 +180,59 @@ def test_a_field_that_was_chosen_after_the_look_is_refused_or_named(kind):
     print(kind, sorted(forgeries), usual.headline, usual.stated)
     assert forgeries
     assert believed == []
+
+
+def test_what_a_planner_was_told_is_on_the_first_line():
+    """An honest plan of the best of many options, first rows and planned lengths."""
+    log, policy, _, start, terms, _ = KINDS["free propensities"]()
+    problem, found = bondic.make_problem(log, policy, start, accept=None, **terms), []
+    for first in (0, 20, 60):
+        for told in ({}, {"planned": 100}, {"planned": 1000}, {"max_ratio": 3.0}, {"max_ratio": 2.5, "pilot": 100}):
+            rows = problem.select(first, len(log))
+            found.append((bondic.estimate_interval(rows, method=bondic.Propensities(**told)), first, told))
+    best = {end: max(found, key=lambda one: sign * getattr(one[0], end)) for end, sign in (("low", 1), ("high", -1))}
+    assert any(first or told for _, first, told in best.values())
+    for result, first, told in found:
+        checked = bondic.verify(result, log, policy)
+        words = " ".join((*checked.headline, *checked.stated))
+        assert all(f"{name}={value!r}" in words for name, value in told.items())
+        assert (f"first row {first}" in words) == bool(first)
+        assert bool(words) == bool(first or told)
+
+
+def test_parts_of_alpha_and_which_event_a_difference_has_are_not_chosen_afterwards():
+    """Separate proofs at other shares than halves are refused; separate proofs where one event is the default's are named."""
+    honest = Honest(*KINDS["each policy by itself"]())
+    assert honest.verify(honest.certificate).headline == ()
+    method = bondic.Sequential(radius=2.0)
+    other = other_rows(honest.problem, honest.against)
+    budget = ErrorBudget(0.1, {"1": 0.09, "2": 0.01 * (1 - 1e-12)})
+    parts = [
+        bondic.estimate_interval(rows, alpha=share, method=method)
+        for rows, share in zip((honest.problem, other), budget.parts.values(), strict=True)
+    ]
+    proof = separate_proof(tuple(part.proof for part in parts), budget, "both")
+    rows = rows_of(rebuild(proof.estimand, honest.log, honest.policy, None, honest.against))
+    planner = honest.certificate.planner
+    forged = bondic.Result.of(proof, rows[0], method="forged", against=rows[1], planner=planner).certificate
+    forged = Certificate(forged.body, {**honest.certificate.arrays, **forged.arrays})
+    with pytest.raises(VerificationError, match=r"proof\.budget\.parts"):
+        honest.verify(forged)
+    tables = Honest(*KINDS["difference of tables"]())
+    rows = other_rows(tables.problem, tables.against)
+    apart = _separate(tables.problem, rows, 0.1, bondic.Table(), None)
+    assert tables.verify(tables.certificate).headline == ()
+    assert tables.verify(apart.certificate).headline == (
+        "when the options of the plan were chosen: each policy by itself",
+    )
+
+
+def test_draws_and_the_number_of_starts_are_on_the_first_line():
+    log, policy, start = continuous(300)
+    problem = bondic.make_problem(log, policy, start, gamma=0.3, reward_range=(-1.0, 1.0), draws=2, seed=7)
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", advanced=Advanced(pairs=8)))
+    assert "seed 7 and 2 actions of the policy drawn at a state" in bondic.verify(result, log, policy).stated
+    log, policy, _, _, terms, method = KINDS["stated ball"]()
+    some = bondic.InitialStates.from_log(log, count=10)
+    result = bondic.estimate_interval(bondic.make_problem(log, policy, some, **terms), method=method)
+    assert "the first 10 starts of the log" in bondic.verify(result, log, policy).stated

@@ -26,7 +26,7 @@ from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
 from bondic.core.registry import from_outside, kind, registered
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import Terms, make_terms
+from bondic.core.terms import Terms, in_full, make_terms
 
 MAX_DRAWS, MAX_POLICIES = 4096, 64
 """Actions drawn at a state, and policies of one question: what a foreign certificate may ask for."""
@@ -266,8 +266,12 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
 
 
 def review_question(estimand: Estimand) -> Review:
-    """What the question leaves to whoever asks it, and an end may be better with: draws of a policy, and the number of starts."""
-    start, stated = estimand.start, []
+    """What the question leaves to whoever asks it, and an end may be better with: draws of a policy, the number of starts, ranges."""
+    start, terms, stated = estimand.start, estimand.terms, []
+    if terms.value_range is not None:
+        stated.append(f"values in [{in_full(terms.value_range[0])}, {in_full(terms.value_range[1])}]")
+    if not terms.may_terminate:
+        stated.append("the process never ends")
     if not all(policy.known_by_log or policy.answers.exact for policy in estimand.policies):
         stated.append(f"seed {estimand.seed} and {estimand.draws} actions of the policy drawn at a state")
     if start.from_log and start.count_fixed and start.kind == "sample":

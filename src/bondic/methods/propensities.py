@@ -177,9 +177,7 @@ class Propensities:
             raise InvalidInput(
                 "The value over the certified contexts is for single decisions; these rows are episodes."
             )
-        paired = against is not None and _answers(against)
-        known = against is None or paired or isinstance(against.policy, LoggedBehavior)
-        every = known and self._every_action(problem, single, paired=paired)
+        every = self._every_action(problem, single, against)
         # the certificate of a log that is read in batches queries the policy again: nothing is stored
         targets = tuple(
             query_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
@@ -210,6 +208,9 @@ class Propensities:
         del sums
         proof = check_proof(proof, PropensityProof, NAME)
         problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
+        single = single_rows(problem, drawn=proof.value == "population")
+        every = self._every_action(problem, single, None if against is None else against.problem)
+        refuse(every != proof.every_action, "proof.every_action is not what the planner gives.")
         columns = proof.columns(question_of([one.problem for one in both]))
         borders, control, known = self._borders(columns), None, columns
         if borders:
@@ -342,8 +343,11 @@ class Propensities:
         cap = self._cap()
         return cap is not None and columns.consecutive and columns.bounds_weights(cap)
 
-    def _every_action(self, problem: Rows, single: bool, *, paired: bool) -> bool:
+    def _every_action(self, problem: Rows, single: bool, against: Rows | None) -> bool:
         """Whether π(.|s) is needed at every logged state: it goes into the certificate."""
+        paired = against is not None and _answers(against)
+        if not (against is None or paired or isinstance(against.policy, LoggedBehavior)):
+            return False
         cap, discrete = self._cap(), problem.layout.discrete and _answers(problem)
         slots = int(problem.log.inspection.action_counts.size) if problem.policy_in_log else problem.layout.slots
         fits = len(problem.rows) * slots <= _MAX_NUMBERS

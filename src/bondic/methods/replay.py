@@ -19,7 +19,7 @@ from bondic.core.cells.allowance import Allowance
 from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
 from bondic.core.claims import ErrorBudget
-from bondic.core.codec import Decoder
+from bondic.core.codec import Decoder, first_difference
 from bondic.core.columns import RowRange
 from bondic.core.errors import BondicError, one_line, refuse
 from bondic.core.proof import Proof
@@ -48,6 +48,7 @@ _STATED = (
 """Options that are statements of the user."""
 _FIRST_LINE = ("side",)
 """Options that the first line of a verification shows beside the interval."""
+_ROUNDED = 1e-9
 _MOST = 10_000
 """Landmarks and features that a description may ask for: far above what the library writes."""
 
@@ -64,6 +65,8 @@ def replay(
     refuse(not known or (data is not None and len(data["parts"]) != len(proof.parts)), _DAMAGED)
     numbers = [str(number) for number, _ in enumerate(proof.parts, 1)]
     budget = ErrorBudget.split(proof.budget.alpha, dict.fromkeys(numbers, 1.0))
+    uneven = first_difference(proof.budget, budget, "budget", _ROUNDED)
+    refuse(bool(uneven), f"proof.{uneven} is not what a planner gives: each policy has half of alpha.")
     parts = [
         again(
             None if data is None else data["parts"][k],
@@ -74,8 +77,11 @@ def replay(
         for k, (part, own) in enumerate(zip(proof.parts, rows, strict=True))
     ]
     names = ("made", "options", "stated")
-    shown = (dict.fromkeys(item for part in parts for item in getattr(part, name)) for name in names)
-    return Replayed(replace(proof, budget=budget, parts=tuple(part.proof for part in parts)), *map(tuple, shown))
+    made, options, stated = (tuple(dict.fromkeys(i for part in parts for i in getattr(part, name))) for name in names)
+    if options == () and data is not None:  # else the method is named already
+        method = _read(data["parts"][0], "planner.parts.0", certificate.arrays, rows[0], functions)[0]
+        options = ("each policy by itself",) if _usual(method, proof, rows, _statements(method))[2] else ()
+    return Replayed(replace(proof, budget=budget, parts=tuple(part.proof for part in parts)), made, options, stated)
 
 
 def _replay(
@@ -137,22 +143,34 @@ def _chosen(
     method: Any, first: int, proof: Proof, rows: Sequence[Rows], allowance: dict[str, Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the default would not have chosen from the rows before the certified ones, and what was stated."""
-    given, usual, begun, together = options_of(method) | allowance, type(method)(), 0, True
-    if isinstance(choices := given.get("choices"), Choices):
-        given |= {"choices": replace(choices, categorical=None), _NAMES: choices.categorical}
-    stated = {name: given[name] for name in _STATED if name in given and given[name] != getattr(usual, name, None)}
+    given, usual, begun, together = _given(method) | allowance, type(method)(), 0, len(rows) > 1
+    stated = _statements(method) | allowance
     try:
         usual, begun, together = _usual(method, proof, rows, stated)
     except BondicError:  # with these statements no method would have been chosen
         pass
     found = [] if usual.name == method.name else [f"method={method.name}"]
     found += [f"first row {first}"] if first != begun else []
-    found += [] if together else ["one event for both policies"]
+    found += [] if together == (len(rows) > 1) else ["one event for both policies"]
     usual = usual if usual.name == method.name else type(method)()
     for name, mine in given.items():
         if name not in (*stated, *_FIRST_LINE) and mine != getattr(usual, name, None):
             found.append(_option(name, mine))
     return tuple(found), tuple(_option(name, value) for name, value in stated.items())
+
+
+def _given(method: Any) -> dict[str, Any]:
+    """The options, with what states are as one of their own."""
+    given = options_of(method)
+    if isinstance(choices := given.get("choices"), Choices):
+        given |= {"choices": replace(choices, categorical=None), _NAMES: choices.categorical}
+    return given
+
+
+def _statements(method: Any) -> dict[str, Any]:
+    """Options of the method that state something."""
+    given, usual = _given(method), type(method)()
+    return {name: given[name] for name in _STATED if name in given and given[name] != getattr(usual, name, None)}
 
 
 def _usual(method: Any, proof: Proof, rows: Sequence[Rows], stated: dict[str, Any]) -> tuple[Any, int, bool]:
@@ -166,9 +184,10 @@ def _usual(method: Any, proof: Proof, rows: Sequence[Rows], stated: dict[str, An
     cut = seen > 0 and not logged(known[0])
     problem, *others = (Prefixes(one).announced(seen) if cut else one for one in known)
     choice = Default(**own).choice(problem, proof.budget.alpha)
-    if not others or not isinstance(choice.method, Table | Groups):
-        return choice.method, choice.rows.rows.start, True
-    return choice.method, choice.rows.rows.start, choice.method.differs(problem, others[0], proof.budget.alpha)
+    together = bool(others) and isinstance(choice.method, Propensities)
+    if others and isinstance(choice.method, Table | Groups):
+        together = choice.method.differs(problem, others[0], proof.budget.alpha)
+    return choice.method, choice.rows.rows.start, together
 
 
 def _names(kind: type[Any]) -> tuple[str, ...]:
