@@ -49,7 +49,9 @@ def names(method, against=None, rows=400):
     rng = np.random.default_rng(3)
     states, actions = rng.integers(0, 2, (rows, 1)).astype(float), rng.integers(0, 2, rows)
     rewards = (rng.random(rows) < 0.2 + 0.5 * actions).astype(np.float64)
-    log = bondic.Transitions(states, actions, rewards, rng.integers(0, 2, (rows, 1)).astype(float), rng.random(rows) < 0.1)
+    log = bondic.Transitions(
+        states, actions, rewards, rng.integers(0, 2, (rows, 1)).astype(float), rng.random(rows) < 0.1
+    )
     start, terms = bondic.InitialStates.exact([[0.0]]), {**ZERO_ONE, "gamma": 0.5}
     return log, bondic.TablePolicy([[0.1, 0.9], [0.6, 0.4]]), against, start, terms, method
 
@@ -135,7 +137,9 @@ def changed(certificate) -> Iterator[tuple[str, Any, Any]]:
         elif words[-2:] == ["budget", "parts"]:
             for one in node:
                 less, rest = 0.1 * node[one], sum(node.values()) - node[one]
-                moved = {key: share * (1 + 0.9 * node[one] / max(rest, 1e-9)) * (1 - 1e-12) for key, share in node.items()}
+                moved = {
+                    key: share * (1 + 0.9 * node[one] / max(rest, 1e-9)) * (1 - 1e-12) for key, share in node.items()
+                }
                 yield name, put(path, moved | {one: less}), arrays
         elif isinstance(node, dict | list):
             items = list(node.items() if isinstance(node, dict) else enumerate(node))

@@ -266,7 +266,7 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
 
 
 def review_question(estimand: Estimand) -> Review:
-    """What the question leaves to whoever asks it, and an end may be better with: draws of a policy, the number of starts, ranges."""
+    """What whoever asks may choose, and an end may be better with: ranges, draws of a policy, a number of starts."""
     start, terms, stated = estimand.start, estimand.terms, []
     if terms.value_range is not None:
         stated.append(f"values in [{in_full(terms.value_range[0])}, {in_full(terms.value_range[1])}]")

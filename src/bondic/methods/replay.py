@@ -9,6 +9,7 @@ chooses from the rows before the certified ones, with what was stated; the other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -145,10 +146,8 @@ def _chosen(
     """What the default would not have chosen from the rows before the certified ones, and what was stated."""
     given, usual, begun, together = _given(method) | allowance, type(method)(), 0, len(rows) > 1
     stated = _statements(method) | allowance
-    try:
+    with suppress(BondicError):  # with these statements no method would have been chosen
         usual, begun, together = _usual(method, proof, rows, stated)
-    except BondicError:  # with these statements no method would have been chosen
-        pass
     found = [] if usual.name == method.name else [f"method={method.name}"]
     found += [f"first row {first}"] if first != begun else []
     found += [] if together == (len(rows) > 1) else ["one event for both policies"]
