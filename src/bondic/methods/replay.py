@@ -9,7 +9,6 @@ chooses from the rows before the certified ones, with what was stated; the other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -81,7 +80,8 @@ def replay(
     made, options, stated = (tuple(dict.fromkeys(i for part in parts for i in getattr(part, name))) for name in names)
     if options == () and data is not None:  # else the method is named already
         method = _read(data["parts"][0], "planner.parts.0", certificate.arrays, rows[0], functions)[0]
-        options = ("each policy by itself",) if _usual(method, proof, rows, _statements(method))[2] else ()
+        usual = _usual(method, proof, rows, _statements(method))
+        options = () if usual is None or not usual[2] else ("each policy by itself",)
     return Replayed(replace(proof, budget=budget, parts=tuple(part.proof for part in parts)), made, options, stated)
 
 
@@ -144,17 +144,15 @@ def _chosen(
     method: Any, first: int, proof: Proof, rows: Sequence[Rows], allowance: dict[str, Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the default would not have chosen from the rows before the certified ones, and what was stated."""
-    given, usual, begun, together = _given(method) | allowance, type(method)(), 0, len(rows) > 1
-    stated = _statements(method) | allowance
-    with suppress(BondicError):  # with these statements no method would have been chosen
-        usual, begun, together = _usual(method, proof, rows, stated)
-    found = [] if usual.name == method.name else [f"method={method.name}"]
-    found += [f"first row {first}"] if first != begun else []
-    found += [] if together == (len(rows) > 1) else ["one event for both policies"]
-    usual = usual if usual.name == method.name else type(method)()
-    for name, mine in given.items():
-        if name not in (*stated, *_FIRST_LINE) and mine != getattr(usual, name, None):
-            found.append(_option(name, mine))
+    given, stated = _given(method) | allowance, _statements(method) | allowance
+    usual, begun, together = _usual(method, proof, rows, stated) or (None, 0, False)
+    found = [f"first row {first}"] if first != begun else []
+    if usual is None or usual.name != method.name:
+        usual, found = type(method)(), [f"method={method.name}", *found]
+    elif len(rows) > 1 and not together:
+        found.append("one event for both policies")
+    chosen = {name: mine for name, mine in given.items() if name not in (*stated, *_FIRST_LINE)}
+    found += [_option(name, mine) for name, mine in chosen.items() if mine != getattr(usual, name, None)]
     return tuple(found), tuple(_option(name, value) for name, value in stated.items())
 
 
@@ -172,25 +170,30 @@ def _statements(method: Any) -> dict[str, Any]:
     return {name: given[name] for name in _STATED if name in given and given[name] != getattr(usual, name, None)}
 
 
-def _usual(method: Any, proof: Proof, rows: Sequence[Rows], stated: dict[str, Any]) -> tuple[Any, int, bool]:
-    """The default's method with these statements, its first row, and whether it would answer about two policies together."""
-    own = {name: value for name, value in stated.items() if name in _names(Default)}
+def _usual(method: Any, proof: Proof, rows: Sequence[Rows], stated: dict[str, Any]) -> tuple[Any, int, bool] | None:
+    """The default's method with these statements, its first row, and whether it would answer about two policies together.
+
+    None where it refuses them.
+    """
+    known = {field.name for field in fields(Default)}
+    own = {name: value for name, value in stated.items() if name in known}
     if isinstance(method, Propensities) and (about := {name: stated[name] for name in stated if name not in own}):
-        own["propensities"] = Propensities(**about)  # type: ignore[arg-type]
+        own["propensities"] = Propensities(**about)
     own |= {"side": method.side} | ({"choices": Choices(categorical=stated[_NAMES])} if _NAMES in stated else {})
-    known, seen = [_question(proof, one, 0) for one in rows], proof.estimand.rows[0]
+    seen, alpha = proof.estimand.rows[0], proof.budget.alpha
     # propensities are chosen by the form of the log and by whole episodes, which no prefix shows
-    cut = seen > 0 and not logged(known[0])
-    problem, *others = (Prefixes(one).announced(seen) if cut else one for one in known)
-    choice = Default(**own).choice(problem, proof.budget.alpha)
-    together = bool(others) and isinstance(choice.method, Propensities)
-    if others and isinstance(choice.method, Table | Groups):
-        together = choice.method.differs(problem, others[0], proof.budget.alpha)
-    return choice.method, choice.rows.rows.start, together
-
-
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    cut = seen > 0 and not logged(rows[0])
+    questions = (_question(proof, one, 0) for one in rows)
+    problem, *others = (Prefixes(one).announced(seen) if cut else one for one in questions)
+    try:
+        choice = Default(**own).choice(problem, alpha)
+        found, begun = choice.method, choice.rows.rows.start
+        together = bool(others) and isinstance(found, Propensities)
+        if others and isinstance(found, Table | Groups):
+            together = found.differs(problem, others[0], alpha)
+    except BondicError:
+        return None
+    return found, begun, together
 
 
 def _option(name: str, value: Any) -> str:
