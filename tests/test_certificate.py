@@ -234,8 +234,10 @@ def test_a_noise_bound_without_guarantee_is_never_called_verified(certified, tmp
     with pytest.raises(SystemExit) as stopped:
         main()
     printed = capsys.readouterr().out
-    assert stopped.value.code in (0, None)
-    assert printed.startswith("recomputed, WITHOUT any guarantee, not checked the policy; when the plan was made: [")
+    assert stopped.value.code == 7
+    assert printed.startswith(
+        "not checked: when the plan was made; the policy, recomputed, WITHOUT any guarantee otherwise (as stated: a list of"
+    )
     assert "gamma = 0.3" in printed
     assert "not checked" in printed
 

@@ -181,7 +181,9 @@ def test_one_or_two_numbers_are_stated(place, capsys, unstated):
     assert json.loads((place / "again" / "result.json").read_text())["low"] == point.low
     code, out, err = run(capsys, "verify", "out", "log.npz", "--replay")
     assert code == 0, err
-    assert out.startswith(f"verified, except the policy: {interval_text(point.low, point.high)}")
+    assert out.startswith(
+        "verified, except the policy (as stated: allowance=(0.01, 0.3), a list of initial states, 2 in all): ["
+    )
 
 
 def test_models_groups_and_what_no_method_has(capsys):

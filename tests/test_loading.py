@@ -19,7 +19,7 @@ sys.argv = ["bondic", *json.loads(sys.argv[1])]
 try:
     main()
 except SystemExit as stop:
-    assert stop.code == 0, stop.code
+    assert stop.code in (0, 7), stop.code  # 7: verified, but for when the plan was made
 print(json.dumps(sorted(sys.modules)))
 """
 SEARCHES = {f"bondic.{name}" for name in ("search", "tuning", "methods", "estimate", "result", "report")}
@@ -50,7 +50,7 @@ def place(tmp_path_factory):
 
 def test_verify_loads_the_trusted_core_alone(place):
     names, said = loaded("verify", place / "certificate.json", place / "log.npz")
-    assert said.startswith("verified")
+    assert said.startswith("not checked: when the plan was made")
     assert "none was looked for" in said or "whether another would is not known" in said
     assert "bondic.core.verify" in names
     assert not names & (SEARCHES | {"rich", "bondic.cli.inputs"})

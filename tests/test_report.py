@@ -143,7 +143,7 @@ def test_data_in_scripts_cannot_leave_them():
 
 def test_without_a_command_line_the_check_names_blanks(world):
     _, _, problem, result = world
-    assert ">bondic verify certificate.json LOG</pre>" in report_page(result, problem, title="t")
+    assert ">bondic verify certificate.json LOG --policy POLICY</pre>" in report_page(result, problem, title="t")
     bare = report_page(result.without_rows(problem), problem, title="t", no_rows=True)
     assert "bondic verify certificate.json LOG --policy POLICY</pre>" in bare
     with pytest.raises(InvalidInput, match="another log"):

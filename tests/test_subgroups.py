@@ -430,7 +430,7 @@ def test_the_tool_shows_writes_and_verifies_subgroups(capsys, tmp_path, monkeypa
     page = (tmp_path / "res" / "report.html").read_text()
     assert 'aria-label="intervals by subgroup"' in page
     assert "--by store" in page  # the command that checks it
-    code, out, err = run(capsys, "verify", "res", "log.csv", "--by", "store")
+    code, out, err = run(capsys, "verify", "res", "log.csv", "--by", "store", "--policy", "rules.py:second")
     assert code == 0, err
     harbor = next(line for line in lines if line["subgroup"] == "harbor")
     assert f"harbor: {bondic.core.printed.interval_text(harbor['low'], harbor['high'])} (interval)" in out

@@ -11,6 +11,7 @@ from bondic.core.certificate import Certificate
 from bondic.core.errors import InvalidInput, refuse
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import (
+    Replayed,
     UserFunctions,
     Verification,
     as_verification_error,
@@ -33,7 +34,7 @@ def verify(
     against: Any = None,
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
-    replay: bool = False,
+    replay: bool | None = None,
     by: Any = None,
     sums: Sums = STANDARD,
 ) -> Verification:
@@ -56,9 +57,10 @@ def verify(
         Your feature functions by label, where a kernel uses some.
     initial : InitialStates, default None
         Initial states, to compare with those of the certificate. None: withheld ones are read off the log.
-    replay : bool, default False
-        Make the plan again, every block from the log cut before it, and return the interval of that plan. Without it the time
-        at which the plan was made is the certificate's own statement.
+    replay : bool, default None
+        Make the plan again, every block from the log cut before it, and return the interval of that plan. None: where the
+        policy is passed (or stands in the log) and the certificate says how it was planned. True: or refuse. Without it the
+        time at which the plan was made is the certificate's own statement, and the first item of `headline` says so.
     by : str, int or callable, default None
         As in `evaluate_policy`: the intervals of all subgroups again, as `subgroups` of the answer.
     sums : Sums
@@ -76,15 +78,21 @@ def verify(
             for stored, given in zip(found.estimand.policies, (policy, against), strict=False)
         ]
         refuse(against is not None and len(policies) == 1, "The certificate is about one policy: leave `against` out.")
-    # planners stand above this module, and are imported where they are used
-    again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
+    again: Replay | None = None if replay is False else _replay
     labels = None if by is None else labels_by(by, source.names)
     given: dict[str, Any] = {"functions": functions, "initial": initial, "replay": again, "labels": labels}
+    given["must_replay"] = replay is True
     checked = verify_certificate(
         found, source.log, *policies[:1], against=policies[1] if policies[1:] else None, sums=sums, **given
     )
     words = (f"that the log is to be read as its result.json says: {reading_words(reading)}",) if reading else ()
     return replace(checked, unchecked=(*checked.unchecked, *words))
+
+
+def _replay(*given: Any, **more: Any) -> Replayed:
+    """The plan made again: planners stand above this module, and are imported where they are used."""
+    found: Replayed = import_module("bondic.methods.replay").replay(*given, **more)
+    return found
 
 
 def _certificate(value: Any) -> Certificate:

@@ -151,7 +151,7 @@ _CHECKS = [
     opt.option("--by", "Also the intervals of all subgroups, as in evaluate.", metavar="COLUMN|SPEC"),
     opt.flag(
         "--replay",
-        "Also make the plan again, every block from the rows before it, and answer with its interval.",
+        "Refuse where the plan cannot be made again. With --policy it is made again anyway, every block from the rows before it.",
     ),
     opt.settings(
         opt.CHECKERS,
@@ -335,7 +335,8 @@ COMMANDS = (
     _command(
         "verify",
         "Compute the interval again from a certificate and its log.\n\nCERTIFICATE is NAME.json (with NAME.npz beside it) or the "
-        "folder of a result. LOG is the log it was made from, in any format that can be read.",
+        "folder of a result. LOG is the log it was made from, in any format that can be read.\n\nExit codes: 0 verified, 1 not "
+        "verified, 2 bad input, 7 all follows, but when the plan was made was not checked (pass --policy).",
         ("Check", _CHECKS),
         ("Log", [opt.ONE_STEP, *opt.READING]),
         arguments=[click.argument("certificate", type=opt.PATH), _LOG],

@@ -41,10 +41,12 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
     estimand, needed = certificate.estimand, list(_READING)
-    if estimand.policies[0].answers.next is None:
+    if (
+        estimand.policies[0].answers.next is None or not estimand.policies[0].known_by_log
+    ):  # with it the plan is made again
         learned = ["learn_rows", "learn_blocks"] if options.get("learn_rows") is not None else []
         needed = ["policy", "policy_output", *learned, *needed]
-    if any(policy.answers.next is None and not policy.known_by_log for policy in estimand.policies[1:]):
+    if any(not policy.known_by_log for policy in estimand.policies[1:]):
         needed = ["against", *needed]
     if estimand.start.observations is None:
         needed = ["initial", *needed]

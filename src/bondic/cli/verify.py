@@ -1,6 +1,6 @@
 """`bondic verify CERTIFICATE LOG`: recompute the interval with the trusted core alone.
 
-Nothing that searches or tunes is loaded, unless --replay makes the plan again.
+Nothing that searches or tunes is loaded, unless the plan is made again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bondic.core.certificate import Certificate
 from bondic.core.claims import Status
 from bondic.core.errors import InvalidInput, VerificationError, clean_text
 from bondic.core.printed import interval_text
-from bondic.core.verify import Replayed, Verification
+from bondic.core.verify import UNREPLAYED, Replayed, Verification
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
@@ -29,8 +29,8 @@ from bondic.rows.inputs import GivenLog, action_names, take_policy
 from bondic.rows.subgroups import labels_by
 
 
-def command(certificate: Path, log: str, **options: Any) -> None:
-    """Read, verify, print."""
+def command(certificate: Path, log: str, **options: Any) -> int:
+    """Read, verify, print; the exit code tells whether the plan was made again."""
     for place in options["modules"]:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
@@ -42,11 +42,16 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     chosen, against = (_policy(found, rows, loaded, options, name) for name in ("policy", "against"))
     with sums_of(options) as sums:
         work_elsewhere(rows, sums)
-        replay = _replay if options["replay"] else None
         by, names = options["by"], rows.observation_names if loaded is None else loaded.names
         given = {"against": against, "initial": initial, "labels": None if by is None else labels_by(by, names)}
-        checked = verify_certificate(found, rows, chosen, replay=replay, sums=sums, **given)
+        given["must_replay"] = options["replay"]
+        checked = verify_certificate(found, rows, chosen, replay=_replay, sums=sums, **given)
     _print(checked, by)
+    return PLAN_NOT_CHECKED if UNREPLAYED in checked.headline else 0
+
+
+PLAN_NOT_CHECKED = 7
+"""What the command ends with where everything follows, and when the plan was made is the certificate's word."""
 
 
 def _reading(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +74,7 @@ def _refuse_another_log(stored: Certificate, rows: Log) -> None:
 
 
 def _replay(*given: Any, **more: Any) -> Replayed:
-    """The plan made again: planners are imported with --replay only."""
+    """The plan made again: planners are imported where it is."""
     from bondic.methods.replay import replay
 
     return replay(*given, **more)
@@ -90,10 +95,13 @@ def _print(checked: Verification, by: str | None) -> None:
     sides = "" if checked.side == "both" else f", {checked.side} bound"
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
+    said = f" (as stated: {', '.join(checked.stated)})" if checked.stated else ""
+    label = _LABELS[checked.guarantee]
+    if UNREPLAYED in checked.headline:
+        label, lacking = f"not checked: {'; '.join(checked.headline)}", f", {label} otherwise"
     ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
     say(
-        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {ends} at alpha = "
-        f"{checked.alpha:g} ({checked.status.lower()}{sides})"
+        f"{clean_text(label + lacking + said)}: {ends} at alpha = {checked.alpha:g} ({checked.status.lower()}{sides})"
     )
     if by is not None:
         say(f"  by {clean_text(by)}, all {len(checked.subgroups)} together:")

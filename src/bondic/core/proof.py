@@ -26,7 +26,7 @@ from bondic.core.propensities.ratios import Target
 from bondic.core.question import PolicyValue, Question
 from bondic.core.registry import from_outside, kind, registered
 from bondic.core.sums.forms import Sums
-from bondic.core.terms import Terms, make_terms
+from bondic.core.terms import Terms, in_full, make_terms
 
 MAX_DRAWS, MAX_POLICIES = 4096, 64
 """Actions drawn at a state, and policies of one question: what a foreign certificate may ask for."""
@@ -222,16 +222,20 @@ class Claims:
 
 @dataclass(frozen=True)
 class Review:
-    """What was compared, and what is the certificate's own statement; `headline` if no reader may miss it."""
+    """What was compared, and what is the certificate's own statement; `headline` if no reader may miss it.
+
+    `stated` is what somebody chose and no planner would have: numbers of the question and of the plan, in words.
+    """
 
     checks: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     headline: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     @staticmethod
     def all_of(reviews: Sequence[Review]) -> Review:
-        checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in reviews), strict=True)
-        return Review(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
+        found = zip(*((f.checks, f.unchecked, f.headline, f.stated) for f in reviews), strict=True)
+        return Review(*(sum(items, ()) for items in found))
 
 
 def check_origin(proof: object) -> Review:
@@ -259,6 +263,20 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
     if end:
         unchecked.append(f"why the last {end} rows were left out: the end may have been picked with the rows in view")
     return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
+
+
+def review_question(estimand: Estimand) -> Review:
+    """What whoever asks may choose, and an end may be better with: ranges, draws of a policy, a number of starts."""
+    start, terms, stated = estimand.start, estimand.terms, []
+    if terms.value_range is not None:
+        stated.append(f"values in [{in_full(terms.value_range[0])}, {in_full(terms.value_range[1])}]")
+    if not terms.may_terminate:
+        stated.append("the process never ends")
+    if not all(policy.known_by_log or policy.answers.exact for policy in estimand.policies):
+        stated.append(f"seed {estimand.seed} and {estimand.draws} actions of the policy drawn at a state")
+    if start.from_log and start.count_fixed and start.kind == "sample":
+        stated.append(f"the first {start.weights.size} starts of the log")
+    return Review(stated=tuple(stated))
 
 
 def describe_start(states: Starts) -> str:
@@ -302,6 +320,11 @@ class Proof(ABC):
     def needs_replay(self) -> tuple[str, ...]:
         """Assumptions on when something was chosen, by name: the proof itself cannot show them."""
         return ()
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether anything was chosen that could be chosen with the rows in view: a part of alpha, a rate, a first row."""
+        return bool(self.needs_replay)
 
     @property
     def any_length(self) -> bool:

@@ -77,6 +77,10 @@ class SeparateProof(Proof):
         return tuple(dict.fromkeys(name for part in self.parts for name in part.needs_replay))
 
     @property
+    def has_plan(self) -> bool:
+        return any(part.has_plan for part in self.parts)
+
+    @property
     def any_length(self) -> bool:
         return all(part.any_length for part in self.parts)
 

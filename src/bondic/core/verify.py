@@ -27,7 +27,16 @@ from bondic.core.errors import BondicError, VerificationError, clean_text, refus
 from bondic.core.kernels import features, leaves, series
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.printed import interval_text, last_digit
-from bondic.core.proof import Estimand, Proof, Review, check_origin, check_rows, check_same_plan, describe_start
+from bondic.core.proof import (
+    Estimand,
+    Proof,
+    Review,
+    check_origin,
+    check_rows,
+    check_same_plan,
+    describe_start,
+    review_question,
+)
 from bondic.core.propensities import control
 from bondic.core.propensities import proof as propensities
 from bondic.core.question import Question
@@ -44,6 +53,8 @@ KNOWN = (
 """What a certificate can name is registered by these modules: proofs, and what they are written with."""
 UserFunctions = Mapping[str, Callable[..., Any]]
 
+UNREPLAYED = "when the plan was made"
+"""Of a headline: the plan was not made again."""
 _ONE_SUM = 1e-12
 """A few parts are added up: what another order of summation may change, relative to them."""
 _BORDER = 0.05
@@ -55,8 +66,9 @@ class Replayed:
     """A proof whose plan was made again, each block from a log that was cut before it."""
 
     proof: Proof
-    made: tuple[str, ...]  # assumptions that this shows, by name
-    options: tuple[str, ...]  # of the planner, those that are not its defaults: when they were chosen is not known
+    made: tuple[str, ...] = ()  # assumptions that this shows, by name
+    options: tuple[str, ...] = ()  # that the planner would not have chosen: when they were is not known
+    stated: tuple[str, ...] = ()  # by a user, in words
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,7 @@ class Verification:
     checks: tuple[str, ...]  # what was compared and found right, in words
     unchecked: tuple[str, ...]  # what a reader might take for checked
     headline: tuple[str, ...]  # of the unchecked, what no reader may miss: belongs beside the interval
+    stated: tuple[str, ...]  # what the maker chose and no planner would have, in words: belongs there, too
     rows: tuple[int, int]  # certified: first row and the row after the last
     left_out: tuple[int, int]  # rows of the log before and after them
     start: str  # the initial states in words
@@ -154,6 +167,7 @@ def verify_columns(
             Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
             *reviews,
             _review_plan(stored, again, described=certificate.planner is not None),
+            review_question(stored.estimand),
             check_origin(stored),
             check_rows(columns.rows, log_rows, (*stored.provenances(), *stored.estimand.trained_on)),
             start,
@@ -175,7 +189,8 @@ def verify_columns(
         _as_known(shown, stored.needs_replay, () if again is None else again.made),
         found.checks,
         found.unchecked,
-        found.headline,
+        tuple(sorted(found.headline, key=lambda item: item != UNREPLAYED)),
+        found.stated,
         rows,
         (rows[0], log_rows - rows[1]),
         describe_start(columns.initial_states),
@@ -203,17 +218,15 @@ def _check_workload(pairs: float, columns: Columns, log_rows: int) -> None:
 
 def _review_plan(stored: Proof, again: Replayed | None, *, described: bool) -> Review:
     """A plan that was made again, with options of unknown origin; or the certificate's word for it."""
-    if not stored.needs_replay:
+    if not stored.has_plan:
         return Review()
     if again is None:
-        text = "when the plan was made: that it comes from earlier rows is the certificate's own statement"
-        text += "; replay=True (--replay) makes it again from them" if described else ", and it cannot be made again"
-        return Review(unchecked=(text,), headline=("when the plan was made",))
+        text = f"{UNREPLAYED}: that it comes from earlier rows is the certificate's own statement"
+        text += "; the policy (--policy) makes it again from them" if described else ", and it cannot be made again"
+        return Review(unchecked=(text,), headline=(UNREPLAYED,))
     checks = ("plan made again from the rows before each block",)
-    if not again.options:
-        return Review(checks)
-    text = f"when the options of the plan were chosen: {', '.join(again.options)}"
-    return Review(checks, (text,), (text,))
+    chosen = (f"when the options of the plan were chosen: {', '.join(again.options)}",) if again.options else ()
+    return Review(checks, chosen, chosen, again.stated)
 
 
 def _as_known(items: tuple[Assumption, ...], planned: tuple[str, ...], made: tuple[str, ...]) -> tuple[Assumption, ...]:

@@ -281,7 +281,7 @@ class Default:
             if rows > needed:
                 return self._dual(problem, why)
             return self._value_range(problem, f"{why}, and fewer than the {needed:.3g} that the dual one needs")
-        method = replace(method, advanced=Advanced(rank=rank))
+        method = replace(method, advanced=Advanced(rank=rank if rank < MAX_LANDMARKS else None))
         chosen = method.choose(pilot, problem, alpha, method.shape(problem))
         if chosen.length >= range_at_all_times(pilot.terms).width:
             why = f"the first {len(pilot.rows)} rows predict no more than the value range for the sequential method"

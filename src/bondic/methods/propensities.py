@@ -155,9 +155,7 @@ class Propensities:
         value = self._question(problem, changes=changes)
         drawn = value == "population"
         single = single_rows(problem, drawn=drawn)
-        paired = against is not None and _answers(against)
-        known = against is None or paired or isinstance(against.policy, LoggedBehavior)
-        every = known and self._every_action(problem, single, paired=paired)
+        every = self._every_action(problem, single, against)
         # the certificate of a log that is read in batches queries the policy again: nothing is stored
         targets = tuple(
             query_target(one, every_action=every) if one.log.held or one.policy_in_log else None for one in parts
@@ -192,6 +190,9 @@ class Propensities:
         problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
         budget = self._budget(problem, [one.problem for one in both], proof.budget.alpha)
         proof = replace(proof, budget=budget)
+        single = single_rows(problem, drawn=proof.value == "population")
+        every = self._every_action(problem, single, None if against is None else against.problem)
+        refuse(every != proof.every_action, "proof.every_action is not what the planner gives.")
         columns = proof.columns(question_of([one.problem for one in both]))
         borders, control, known = self._borders(problem, columns), None, columns
         if borders:
@@ -333,8 +334,11 @@ class Propensities:
         cap = self._cap()
         return cap is not None and columns.consecutive and columns.bounds_weights(cap)
 
-    def _every_action(self, problem: Rows, single: bool, *, paired: bool) -> bool:
+    def _every_action(self, problem: Rows, single: bool, against: Rows | None) -> bool:
         """Whether π(.|s) is needed at every logged state: it goes into the certificate."""
+        paired = against is not None and _answers(against)
+        if not (against is None or paired or isinstance(against.policy, LoggedBehavior)):
+            return False
         cap, discrete = self._cap(), problem.layout.discrete and _answers(problem)
         slots = int(problem.log.inspection.action_counts.size) if problem.policy_in_log else problem.layout.slots
         fits = len(problem.rows) * slots <= _MAX_NUMBERS

@@ -1,8 +1,9 @@
-"""Make the plan of a certificate again, from prefixes of the log: `bondic verify --replay`.
+"""Make the plan of a certificate again, from prefixes of the log: `bondic verify`, where the policy is given.
 
 A plan is a function of the rows before each of its blocks and of the planner's options. The certificate says which options; here
 the planner gets the log cut before every block. So whoever picked weights, models, clips or cuts with later rows in view is found
-out, unless they are those that the planner would have made anyway. What stays believed is named: when the options were chosen.
+out, unless they are those that the planner would have made anyway. Method, first row and options are those that the default
+chooses from the rows before the certified ones, with what was stated; the others are named, and so are the statements.
 """
 
 from __future__ import annotations
@@ -14,29 +15,40 @@ from typing import Any
 
 import numpy as np
 
+from bondic.core.cells.allowance import Allowance
+from bondic.core.cells.proof import CellsProof
 from bondic.core.certificate import Certificate
-from bondic.core.codec import Decoder
+from bondic.core.claims import ErrorBudget
+from bondic.core.codec import Decoder, first_difference
 from bondic.core.columns import RowRange
-from bondic.core.errors import refuse
+from bondic.core.errors import BondicError, one_line, refuse
 from bondic.core.proof import Proof
 from bondic.core.separate import SeparateProof
 from bondic.core.sums.forms import Sums
 from bondic.core.verify import Replayed, UserFunctions
 from bondic.data.initial import InitialStates
-from bondic.methods.base import OUTSIDE, read_options
+from bondic.methods.base import options_of, read_options
 from bondic.methods.candidates import CANDIDATES
+from bondic.methods.default import Default
 from bondic.methods.groups import GroupPlanner, Groups
+from bondic.methods.propensities import Propensities
+from bondic.methods.propensity_pilot import logged
+from bondic.methods.table import Table
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
 from bondic.tuning.defaults import Advanced, Choices
 
 METHODS: dict[str, Any] = {**CANDIDATES, Groups.name: GroupPlanner}
 """Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
+_NAMES = "categorical"
 _STATED = (
-    "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "gamma_sensitivity", "max_ratio",
-    "min_propensity",
+    "ball", "radius", "misspecification", "planned_rows", "planned", "value", "gamma_sensitivity", "max_ratio",
+    "min_propensity", "allowance", _NAMES,
 )  # fmt: skip
-"""Options that are statements of the user: they stand among the assumptions."""
+"""Options that are statements of the user."""
+_FIRST_LINE = ("side",)
+"""Options that the first line of a verification shows beside the interval."""
+_ROUNDED = 1e-9
 _MOST = 10_000
 """Landmarks and features that a description may ask for: far above what the library writes."""
 
@@ -51,17 +63,26 @@ def replay(
     data = certificate.planner
     known = data is None or (type(data) is dict and set(data) == {"parts"} and type(data["parts"]) is list)
     refuse(not known or (data is not None and len(data["parts"]) != len(proof.parts)), _DAMAGED)
+    numbers = [str(number) for number, _ in enumerate(proof.parts, 1)]
+    budget = ErrorBudget.split(proof.budget.alpha, dict.fromkeys(numbers, 1.0))
+    uneven = first_difference(proof.budget, budget, "budget", _ROUNDED)
+    refuse(bool(uneven), f"proof.{uneven} is not what a planner gives: each policy has half of alpha.")
     parts = [
         again(
             None if data is None else data["parts"][k],
             f"planner.parts.{k}",
-            part,
+            replace(part, budget=replace(part.budget, alpha=budget[numbers[k]])),  # type: ignore[type-var]
             (own.restricted(RowRange(*part.estimand.rows)),),
         )
         for k, (part, own) in enumerate(zip(proof.parts, rows, strict=True))
     ]
-    shown = (dict.fromkeys(item for part in parts for item in getattr(part, name)) for name in ("made", "options"))
-    return Replayed(replace(proof, parts=tuple(part.proof for part in parts)), *map(tuple, shown))
+    names = ("made", "options", "stated")
+    made, options, stated = (tuple(dict.fromkeys(i for part in parts for i in getattr(part, name))) for name in names)
+    if options == () and data is not None:  # else the method is named already
+        method = _read(data["parts"][0], "planner.parts.0", certificate.arrays, rows[0], functions)[0]
+        usual = _usual(method, proof, rows, _statements(method))
+        options = () if usual is None or not usual[2] else ("each policy by itself",)
+    return Replayed(replace(proof, budget=budget, parts=tuple(part.proof for part in parts)), made, options, stated)
 
 
 def _replay(
@@ -74,13 +95,14 @@ def _replay(
     functions: UserFunctions | None,
     sums: Sums,
 ) -> Replayed:
-    if not proof.needs_replay:
-        return Replayed(proof, (), ())
+    if not proof.has_plan:
+        return Replayed(proof)
     method, first = _read(data, place, arrays, rows[0], functions)
     refuse(method.side != proof.side, f"The plan was made for side={method.side!r}, the proof is for {proof.side!r}.")
     prefixes, *others = (Prefixes(_question(proof, one, first)) for one in rows)
     made, shown = method.replan(prefixes, proof, sums, **({"against": others[0]} if others else {}))
-    return Replayed(made, shown, (*((f"first row {first}",) if first else ()), *_unusual(method)))
+    allowance = {"allowance": proof.allowance} if isinstance(proof, CellsProof) and proof.allowance is not None else {}
+    return Replayed(made, shown, *_chosen(method, first, proof, rows, allowance))
 
 
 _DAMAGED = "The certificate's words on how its plan was made are damaged."
@@ -118,14 +140,64 @@ def _question(proof: Proof, rows: Rows, first: int) -> Rows:
     return replace(whole, initial_states=replace(states, from_rows=True))
 
 
-def _unusual(method: Any) -> tuple[str, ...]:
-    """Options that are not the defaults, and no statements."""
-    usual, found = type(method)(), []
-    for field in fields(method):
-        mine, other = getattr(method, field.name), getattr(usual, field.name)
-        if isinstance(mine, Choices):
-            mine = replace(mine, categorical=None)
-        if field.name not in (*_STATED, *OUTSIDE) and mine != other:
-            plain = isinstance(mine, bool | int | float | str | tuple)
-            found.append(f"{field.name}={mine!r}" if plain else field.name)
-    return tuple(found)
+def _chosen(
+    method: Any, first: int, proof: Proof, rows: Sequence[Rows], allowance: dict[str, Any]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the default would not have chosen from the rows before the certified ones, and what was stated."""
+    given, stated = _given(method) | allowance, _statements(method) | allowance
+    usual, begun, together = _usual(method, proof, rows, stated) or (None, 0, False)
+    found = [f"first row {first}"] if first != begun else []
+    if usual is None or usual.name != method.name:
+        usual, found = type(method)(), [f"method={method.name}", *found]
+    elif len(rows) > 1 and not together:
+        found.append("one event for both policies")
+    chosen = {name: mine for name, mine in given.items() if name not in (*stated, *_FIRST_LINE)}
+    found += [_option(name, mine) for name, mine in chosen.items() if mine != getattr(usual, name, None)]
+    return tuple(found), tuple(_option(name, value) for name, value in stated.items())
+
+
+def _given(method: Any) -> dict[str, Any]:
+    """The options, with what states are as one of their own."""
+    given = options_of(method)
+    if isinstance(choices := given.get("choices"), Choices):
+        given |= {"choices": replace(choices, categorical=None), _NAMES: choices.categorical}
+    return given
+
+
+def _statements(method: Any) -> dict[str, Any]:
+    """Options of the method that state something."""
+    given, usual = _given(method), type(method)()
+    return {name: given[name] for name in _STATED if name in given and given[name] != getattr(usual, name, None)}
+
+
+def _usual(method: Any, proof: Proof, rows: Sequence[Rows], stated: dict[str, Any]) -> tuple[Any, int, bool] | None:
+    """The default's method with these statements, its first row, and whether it would answer about two policies together.
+
+    None where it refuses them.
+    """
+    known = {field.name for field in fields(Default)}
+    own = {name: value for name, value in stated.items() if name in known}
+    if isinstance(method, Propensities) and (about := {name: stated[name] for name in stated if name not in own}):
+        own["propensities"] = Propensities(**about)
+    own |= {"side": method.side} | ({"choices": Choices(categorical=stated[_NAMES])} if _NAMES in stated else {})
+    seen, alpha = proof.estimand.rows[0], proof.budget.alpha
+    # propensities are chosen by the form of the log and by whole episodes, which no prefix shows
+    cut = seen > 0 and not logged(rows[0])
+    questions = (_question(proof, one, 0) for one in rows)
+    problem, *others = (Prefixes(one).announced(seen) if cut else one for one in questions)
+    try:
+        choice = Default(**own).choice(problem, alpha)
+        found, begun = choice.method, choice.rows.rows.start
+        together = bool(others) and isinstance(found, Propensities)
+        if others and isinstance(found, Table | Groups):
+            together = found.differs(problem, others[0], alpha)
+    except BondicError:
+        return None
+    return found, begun, together
+
+
+def _option(name: str, value: Any) -> str:
+    """In words, or its name alone where it has many parts."""
+    value = value.pair if isinstance(value, Allowance) else value
+    plain = isinstance(value, bool | int | float | str | tuple)
+    return one_line(f"{name}={value!r}", 100) if plain else name

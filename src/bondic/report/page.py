@@ -324,13 +324,15 @@ def _verification(result: Result, command: str) -> str:
             "that can be verified."
         )
         return f"<p>{esc(words)}</p>"
-    withheld = any(one.answers.next is None for one in result.proof.estimand.policies)
-    command = command or f"bondic verify certificate.json LOG{' --policy POLICY' if withheld else ''}"
-    code = f'bondic.verify("certificate.json", log{", policy" if withheld else ""})'
+    policies = result.proof.estimand.policies
+    withheld = any(one.answers.next is None for one in policies)
+    asked = withheld or not all(one.known_by_log for one in policies)
+    command = command or f"bondic verify certificate.json LOG{' --policy POLICY' if asked else ''}"
+    code = f'bondic.verify("certificate.json", log{", policy" if asked else ""})'
     needed = (
         "This certificate does not hold the policy's answers row by row, so the policy is needed again."
         if withheld
-        else "Neither the policy's code nor the search is needed."
+        else "With the policy the plan is made again, too, from the rows before each block; the rest needs neither."
     )
     today = (
         ""

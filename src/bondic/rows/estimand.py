@@ -286,6 +286,7 @@ def _learned_text(learned: Learned) -> str:
     return ", ".join(str(provenance) for _, provenance in learned) or "none"
 
 
+_IN_LOG = ("target columns", "behavior")
 _KNOWN = {
     "mixture": "a mixture of policies learned block by block",
     "target columns": "the one of the log's own columns",
@@ -310,7 +311,8 @@ def check_start(states: InitialStates, log: Log, initial: InitialStates | None) 
         unchecked=(
             f"the initial distribution, which is the certificate's own statement{other}: {text}; pass initial= (--initial "
             "FILE) to compare",
-        )
+        ),
+        stated=(f"{'a list' if states.kind == 'exact' else 'a sample'} of initial states, {len(states)} in all",),
     )
 
 
@@ -336,6 +338,13 @@ Replay = Callable[..., Replayed]
 """Makes a plan again with what the certificate says about its planner; VerificationError where that cannot be done."""
 
 
+def replayable(certificate: Certificate, log: Log, policies: Sequence[Any]) -> bool:
+    """Whether the plan can be made again: its making is described, the log can be cut, and every policy is there."""
+    stored = certificate.estimand.policies
+    there = [given is not None or mine.known_by in _IN_LOG for mine, given in zip(stored, policies, strict=False)]
+    return certificate.planner is not None and log.held and all(there)
+
+
 def verify_certificate(
     certificate: Certificate,
     log: Log,
@@ -345,10 +354,14 @@ def verify_certificate(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     replay: Replay | None = None,
+    must_replay: bool = True,
     labels: Labeling | None = None,
     sums: Sums = REFERENCE,
 ) -> Verification:
-    """The columns of the question from log and policies, which are compared with the certificate; the core does the rest."""
+    """The columns of the question from log and policies, which are compared with the certificate; the core does the rest.
+
+    `must_replay`: a plan that cannot be made again is refused; else it is named as not checked.
+    """
     with as_verification_error():
         estimand = opened(certificate)
         register_named(certificate)
@@ -366,7 +379,10 @@ def verify_certificate(
         own = tuple(
             one if other is None else replace(one, policy=other) for one, other in zip(rows, policies, strict=False)
         )
-        again = None if replay is None else partial(replay, certificate, rows=own, functions=functions, sums=sums)
+        if replay is None or not (must_replay or replayable(certificate, log, policies)):
+            again = None
+        else:
+            again = partial(replay, certificate, rows=own, functions=functions, sums=sums)
         return verify_columns(
             certificate,
             question,

@@ -93,6 +93,10 @@ class PropensityProof(Proof):
         return tuple(name for name, there in chosen.items() if there)
 
     @property
+    def has_plan(self) -> bool:
+        return True
+
+    @property
     def any_length(self) -> bool:
         return self.beforehand
 
