@@ -37,6 +37,7 @@ from bondic.methods.propensities import PILOT, Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
+from bondic.methods.value_range import degenerate_range
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.rendering import three
 from bondic.result import Result
@@ -113,6 +114,11 @@ def difference_interval(
     if not isinstance(problem, Rows):
         raise InvalidInput(
             f"difference_interval takes a problem, not {kind_of(problem)}: make_problem(log, policy, ...)."
+        )
+    if known := degenerate_range(problem):
+        raise InvalidInput(
+            f"There is nothing to compare: {known}, for every policy. State the range of all rewards that are possible, not of "
+            "those that came."
         )
     other, chosen, why = other_rows(problem, against), as_method(method), ""
     rows, paired = problem, chosen

@@ -124,6 +124,8 @@ def _from_object(source: Any, label: str, columns: Given | None) -> SourceTable:
         return read_records(source, label)
     if minari.is_minari_dataset(source):
         return minari.read_minari_dataset(source)
+    if hasattr(source, "collect_schema") and hasattr(source, "collect"):  # a lazy frame of polars
+        source = source.collect()
     if is_arrow_like(source):
         return _from_frame(source, label, columns)
     raise InvalidInput(
