@@ -55,7 +55,7 @@ _ROUNDED = 1e-6
 _OTHER: dict[Side, Side] = {"both": "both", "lower": "upper", "upper": "lower"}
 
 
-def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Rows:
+def other_rows(problem: Rows, policy: Any) -> Rows:
     """The same question about another policy; "today" is the one that made the log."""
     if isinstance(policy, Rows):
         same = (policy.log_hash, policy.terms, policy.rows) == (problem.log_hash, problem.terms, problem.rows)
@@ -74,13 +74,12 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
     else:
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
-        answering, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
+        answering, _ = take_policy(policy, problem.source or GivenLog(problem.log), starts, problem.actions)
     answers = problem.answers
     options: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
     made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **options)
-    made = replace(
-        made.restricted(problem.rows), names=problem.names, reading=problem.reading, encodings=problem.encodings
-    )
+    known = {name: getattr(problem, name) for name in ("names", "reading", "encodings", "source")}
+    made = replace(made.restricted(problem.rows), **known)
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
     return made
 
@@ -154,9 +153,9 @@ def policy_names(new: Any, other: Any) -> tuple[str, str]:
 
 
 def policy_name(policy: Any) -> str:
-    """The name of its function; empty where it has none."""
-    name = getattr(getattr(policy, "function", policy), "__name__", "")
-    return name if name.isidentifier() else ""
+    """The name of its function, or of its action; empty where it has none."""
+    name = str(getattr(getattr(policy, "function", policy), "__name__", ""))
+    return "" if name.startswith("<") else name
 
 
 def stated_conditions(result: Result) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,9 @@ from bondic.data.io.proposals import ReadColumn
 from bondic.data.io.table import Column, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
-from bondic.errors import kind_of, shown
+from bondic.errors import ValidityNote, kind_of, shown
 
-Given = Mapping[str, str | Iterable[str] | None]
+Given = Mapping[str, str | Iterable[str] | float | Mapping[str, float] | None]
 
 _MAX_LISTED = 100
 _FLAGS = ("true", "false")
@@ -37,10 +39,42 @@ def checked_columns(columns: Any) -> dict[str, Any]:
     for part, value in dict(columns or {}).items():
         if part not in ALIASES:
             raise InvalidInput(unknown_part(part, ALIASES))
+        if part == _LOGGED and isinstance(value, Real | Mapping):
+            numbers = value.values() if isinstance(value, Mapping) else (value,)
+            if not all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
+                raise InvalidInput(f"propensity= is {value!r}; {_PROPENSITY}")
+            continue
         names = value if isinstance(value, Sequence) else (None,)
         if value is not None and not all(isinstance(name, str) for name in names):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
+
+
+_LOGGED = "behavior_action_probs"
+_PROPENSITY = (
+    "it is a column, the probability of every action (0.5), or one for each, {'A': 0.3, 'B': 0.7} (--propensity COLUMN, 0.5, or "
+    "A=0.3,B=0.7)."
+)
+
+
+def with_propensity(columns: Any, propensity: Any) -> dict[str, Any]:
+    """The columns with the one of propensities, or with these as a number, or as a number for every action."""
+    found = checked_columns(columns)
+    if propensity is None:
+        return found
+    if found.get(_LOGGED) is not None:
+        raise InvalidInput(f"propensity= and columns={{'{_LOGGED}': ...}} state the same twice: keep one of them.")
+    if not isinstance(propensity, str | Real | Mapping):
+        raise InvalidInput(f"propensity= is {kind_of(propensity)}; {_PROPENSITY}")
+    if isinstance(propensity, Mapping):  # actions by the words of the log: true and false are 1 and 0
+        propensity = {str(int(one) if isinstance(one, bool) else one): number for one, number in propensity.items()}
+    return checked_columns(found | {_LOGGED: propensity})
+
+
+def stated_propensity(columns: Given | None) -> Any:
+    """Propensities that were stated as numbers; None where they are a column, or unknown."""
+    stated = (columns or {}).get(_LOGGED)
+    return stated if isinstance(stated, Real | Mapping) else None
 
 
 def find_parts(
@@ -53,6 +87,8 @@ def find_parts(
 ) -> tuple[ColumnMap, set[str], dict[str, tuple[str, ...]]]:
     """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
     stated = checked_columns(stated)
+    if (known := stated_propensity(stated) is not None):  # no column
+        stated = {**stated, **dict.fromkeys((_LOGGED, "behavior_log_probs"))}
     if one_step:
         optional = (*optional, "terminations")
         stated = {part: value for part, value in stated.items() if part not in UNUSED} | dict.fromkeys(UNUSED)
@@ -64,13 +100,15 @@ def find_parts(
         )
     given = {part: value for part, value in stated.items() if value is not None}
     required = [
-        part for part in REQUIRED if part not in {*optional, *(absent - {"observations", "actions", "rewards"})}
+        part for part in REQUIRED if part not in {*optional, *(absent - {"observations"})}
     ]
     found = find_columns(names, given, required=required, skip=absent, look=look)
     refuse_both(found.columns)
     probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
     rest = {part: group for part, group in found.columns.items() if part not in OF_ALL_ACTIONS}
-    return ColumnMap(rest, found.notes), absent, probs
+    known = known or bool({_LOGGED, "behavior_log_probs"} & {*rest})
+    notes = (*found.notes, ValidityNote(_CHANCE)) if found.stateless and not known else found.notes
+    return replace(found, columns=rest, notes=notes), absent, probs
 
 
 def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] | None:
@@ -99,6 +137,16 @@ def _listed(known: Sequence[str]) -> str:
     return ", ".join(pairs) if len(pairs) <= _MAX_LISTED else shown(pairs)
 
 
+_CHANCE = (
+    "There are no columns for observations and propensities. The answer holds if nothing that moves the outcomes had a part in "
+    "choosing the actions, as in an experiment. If they were drawn, say how: propensity=0.5, or a column (--propensity)."
+)
+_OFF = 1e-6
+_MOST_NAMES = 256
+"""Whole floats from here on are quantities."""
+_STATELESS = "There is no column for observations: all decisions are made in one situation, and policies are told no more of it."
+
+
 class Parts:
     """Reads the parts of a table, and says what was done."""
 
@@ -110,9 +158,12 @@ class Parts:
         actions: tuple[str, ...] | None = None,
         *,
         one_step: bool = False,
+        stateless: bool = False,
+        propensity: float | Mapping[str, float] | None = None,
+        whole: bool | None = None,
     ) -> None:
         self.table, self.columns, self.treatment, self.known_actions = table, columns, treatment, actions
-        self.one_step = one_step
+        self.one_step, self.stateless, self.propensity, self.whole = one_step, stateless, propensity, whole
         self.notes: list[str] = []
         self.encodings: dict[str, Encoding] = {}
         self.unrecorded: tuple[str, ...] = ()  # parts for which others stand in
@@ -128,6 +179,8 @@ class Parts:
             if part in self.columns:
                 reads[part] = partial(self._typed, part, n)
         parts, wrong = self._all_of(reads)
+        if self.propensity is not None and "actions" in parts:
+            parts[_LOGGED] = self._propensities(parts["actions"])
         parts = {"rewards": rewards, **dict.fromkeys(("actions", *_SINGLE)), **parts}
         if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
@@ -137,6 +190,7 @@ class Parts:
             raise wrong[0] if len(wrong) == 1 else InvalidInput(" Also: ".join(dict.fromkeys(map(str, wrong))))
         encoded: Encoded = found["states"]
         self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
+        self.unrecorded = tuple(part for part in self.unrecorded if part != "observations" or not self.stateless)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings
         parts["observations"], parts["next_observations"] = encoded.observations, encoded.following
@@ -151,6 +205,9 @@ class Parts:
         if "observations" in self.columns:
             here, following = self.columns["observations"], self.columns.get("next_observations")
             return encode_observations(self.table, here, following, ended, self.treatment)
+        if self.stateless:
+            here = np.zeros((rows, 1))
+            return Encoded(here, here, ("state",), {}, (_STATELESS,))
         told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
         return steps_as_observations(self.table.source, parts, rows, **told)
 
@@ -207,16 +264,51 @@ class Parts:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
             return self._action_codes(columns[0].values)
         values = columns[0].values if len(columns) == 1 else np.column_stack([column.values for column in columns])
+        values = self._whole(values)
         if self.known_actions is not None:
             self._stated(values, self.known_actions)
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
-        if values.dtype.kind == "f" and flat.shape[1] == 1 and np.all(np.isfinite(flat) & (flat == np.rint(flat))):
-            self.notes.append(
-                "Actions are whole numbers stored as floats: read as continuous. Store integers if discrete."
-            )
-        elif values.dtype.kind in "biu" and flat.shape[1] > 1:
+        if values.dtype.kind in "biu" and flat.shape[1] > 1:
             self.notes.append(f"Actions have {flat.shape[1]} integer dimensions: read as continuous.")
         return values
+
+    def _whole(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Floats 0.0, 1.0, ... as the numbers of actions; `whole`, of a log in batches, says what those of the first rows were."""
+        if values.dtype.kind != "f" or values.size != len(values) or self.whole is False:
+            return values
+        wrong = _arrays.first(~((values >= 0) & (values < _MOST_NAMES) & (values == np.rint(values))).reshape(-1))
+        if wrong is None:
+            self.notes.append(
+                "Actions are whole numbers stored as floats: names, as whole numbers are. Quantities stay floats in Transitions(...)."
+            )
+            return values.astype(np.int64)
+        if self.whole:
+            raise InvalidInput(
+                f"{self.table.source}: the action at row {numbered(wrong)} is {values.flat[wrong]}, and those of the first rows are "
+                "whole numbers, and names. If they are quantities, load the log as a whole, read_log (no --with memory)."
+            )
+        return values
+
+    def _propensities(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """b(a_i) where it was stated as a number for every action."""
+        if actions.ndim > 1 or actions.dtype.kind not in "biu":
+            raise InvalidInput("propensity= as a number is for discrete actions. A density needs a column.")
+        coding, (taken, place) = self.encodings.get("actions"), np.unique(actions.astype(np.int64), return_inverse=True)
+        seen = [str(k) if coding is None else coding.values[k] for k in taken.tolist()]
+        if not isinstance(self.propensity, Mapping) and coding is None and self.treatment.streamed:
+            raise InvalidInput("propensity= as one number: a streamed log has to know the actions beforehand, actions=2.")
+        names = seen if coding is None else coding.values
+        stated = self.propensity if isinstance(self.propensity, Mapping) else dict.fromkeys(names, self.propensity)
+        if lacking := [name for name in seen if name not in stated]:
+            raise InvalidInput(f"propensity= has no number for {shown(lacking)}, but for {shown(stated)}.")
+        if not (all(0 <= number <= 1 for number in stated.values()) and abs(sum(stated.values()) - 1) <= _OFF):
+            listed = ", ".join(f"{name}: {number:g}" for name, number in stated.items())
+            raise InvalidInput(
+                f"propensity= gives {listed}, {sum(stated.values()):g} in all, and probabilities of all actions are 1 in all. State one "
+                "for every action, those that were never taken included: propensity={'A': 0.3, 'B': 0.7} (--propensity "
+                "A=0.3,B=0.7). One number is the probability of each of them."
+            )
+        return np.array([stated[name] for name in seen])[place.reshape(-1)]
 
     def _stated(self, values: npt.NDArray[Any], known: tuple[str, ...]) -> None:
         """Actions that are numbers, beside a statement of what they are: how many there are is taken from it."""
@@ -233,15 +325,13 @@ class Parts:
 
     def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         texts = values.tolist()
-        if self.known_actions is None and all(text.isdecimal() and len(text) < 10 for text in texts):
-            self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
-            return np.array([int(text) for text in texts], dtype=np.int64)
         if self.known_actions is None and self.treatment.streamed:
             raise InvalidInput(
                 f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
                 "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
             )
-        known = self.known_actions or tuple(sorted(set(texts)))
+        by_number = int if all(text.isdecimal() for text in texts) else None
+        known = self.known_actions or tuple(sorted(set(texts), key=by_number))
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
             raise InvalidInput(
                 f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {numbered(row)} is not among actions= "
