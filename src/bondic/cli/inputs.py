@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from bondic.cli.executors import choose_policy, work_elsewhere
-from bondic.cli.reading import most_bytes_held, one_step, read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.reading import most_bytes_held, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
@@ -91,7 +91,7 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             inputs.given(options),
             chosen,
             inputs.initial,
-            gamma=options["gamma"] if one_step(options, inputs.loaded) else stated_gamma(options),
+            gamma=options["gamma"] if inputs.given(options).one_step else stated_gamma(options),
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
             **drawing_options(options["with"]),

@@ -291,8 +291,9 @@ ACCEPT = several(
 # --- policy -------------------------------------------------------------------------------------------
 
 POLICY_WORDS = (
-    "The new policy: module:object, a file (ONNX, NPZ, ...), an action that is taken everywhere, or its probabilities in the log, of all actions ('columns') "
-    "or of the logged one ('logged'). A function f(frame) gets a table with the log's column names, any other an array."
+    "The new policy: module:object, a file (ONNX, NPZ, ...), an action, which it takes everywhere, or its probabilities in the "
+    "log, of all actions ('columns') or of the logged one ('logged'). A function f(frame) gets a table with the log's column "
+    "names, any other an array."
 )
 
 # --- method -------------------------------------------------------------------------------------------

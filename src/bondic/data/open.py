@@ -41,7 +41,11 @@ class FileStream(LogStream):
         self.path: Path = files.path
         self._files, self._actions = files, known_actions(actions)
         found, _, _ = find_parts(files.names, columns or {}, ("next_observations",), one_step=one_step)
-        self._own = {"stateless": found.stateless, "propensity": stated_propensity(columns), "one_step": one_step or found.single}
+        self._own = {
+            "stateless": found.stateless,
+            "propensity": stated_propensity(columns),
+            "one_step": one_step or found.single,
+        }
         if "next_observations" not in found.columns and "observations" in found.columns and not one_step:
             raise InvalidInput(
                 f"{files.label} has no column for `next_observations`. A streamed log cannot take them from the following rows: "

@@ -44,7 +44,7 @@ from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
 from bondic.rows.estimand import rebuild, rows_of
-from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
+from bondic.rows.inputs import LOGGED, TODAY, GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows
 from bondic.tuning.states import rows_set_aside
 
@@ -66,7 +66,7 @@ def other_rows(problem: Rows, policy: Any) -> Rows:
             )
         return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
-        answering: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
+        answering: Any = policy if isinstance(policy, LoggedTarget) else chosen_policy(TODAY, problem.source, None)
         if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):
             raise InvalidInput(
                 "'logged' may be the policy that made the log, or the one whose probabilities stand in its columns "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from bondic.core.balls import Box, Instruments
 from bondic.core.claims import ErrorBudget, Side, ends_of

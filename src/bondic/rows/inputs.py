@@ -116,7 +116,7 @@ def refuse_no_policy(value: Any) -> None:
     if value is None:
         raise InvalidInput(
             "No policy was given: evaluate_policy(log, policy, ...). A policy is a function of all states that returns "
-            "probabilities or actions, an object with action_probs, predict_proba or predict, a number, or a file; 'columns' "
+            "probabilities or actions, an object with action_probs or predict, an action, or a file; 'columns' "
             "if its probabilities stand in the log."
         )
     if is_log(value) or isinstance(value, LoadedLog):
@@ -158,7 +158,9 @@ def _notes_on(policy: Any) -> tuple[str, ...]:
     drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
     if isinstance(policy, Rule) and hasattr(policy.model, "predict_proba") and policy.function.__name__ == "predict":
         drawn = (_BEST,)
-    found = words_on(policy.model, policy.names, policy.encodings) if isinstance(policy, ClassifierPolicy | Rule) else None
+    found = (
+        words_on(policy.model, policy.names, policy.encodings) if isinstance(policy, ClassifierPolicy | Rule) else None
+    )
     return drawn if found is None else (*drawn, found)
 
 
@@ -228,7 +230,7 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
 def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     """Column j of the policy's answers belongs to action j: which text that is cannot be guessed.
 
-    A classifier names its columns, and a policy that stands in the log has none of its own.
+    The classes of a classifier name its columns, and a policy that stands in the log has none of its own.
     """
     names = action_names(loaded)
     if names == tuple(map(str, range(len(names or ())))):  # their numbers

@@ -52,9 +52,9 @@ def make_problem(
         Transitions, the result of `read_log` or `stream_log`, or anything that `read_log` reads. A streamed log gives the same
         interval, bit for bit.
     policy : object
-        Anything that `load_policy` takes: an object with action_probs, sample_action, predict_proba or predict; a function of
-        all states that returns probabilities or actions; a dict {state: action}; a number; a file. "columns" if the log holds
-        its probabilities of all actions, "logged" if it holds those of the logged actions.
+        Anything that `load_policy` takes: an object with action_probs, sample_action or predict; a function of all states that
+        returns probabilities or actions; a dict {state: action}; an action, by its number or name; a file. "columns" if the log
+        holds its probabilities of all actions, "logged" if it holds those of the logged actions.
     initial : InitialStates, default None
         Initial states; None: the log's episode starts.
     gamma : float
@@ -109,4 +109,6 @@ def make_problem(
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
     notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)
-    return replace(rows, names=source.names, notes=notes, reading=source.reading, encodings=source.encodings, source=source)
+    return replace(
+        rows, names=source.names, notes=notes, reading=source.reading, encodings=source.encodings, source=source
+    )

@@ -40,23 +40,23 @@ def find_columns(
 
     Parts in `skip` are not looked for. `look` reads a column, for proposals.
     """
-    names, stateless, single = list(present), False, False
+    names, stateless = list(present), False
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(stated or {}).items():
         found[part] = given_columns(part, value, names)
     taken = {column for group in found.values() for column in group}
     for part, aliases in ALIASES.items():
-        single = _ONE_OR_ALL if part == "logged_action_probs" else ()
-        free = [name for name in names if name.lower() not in single]
+        lone = _ONE_OR_ALL if part == "logged_action_probs" else ()
+        free = [name for name in names if name.lower() not in lone]
         if part not in found and part not in skip and (group := match_one(part, aliases, free, taken)):
             found[part] = group
             taken |= set(group)
     if {"target_action_probs", "target_log_probs"} & set(found):
         required = {"rewards"} & set(required)  # nothing else is needed of a policy that is known by these columns
     elif stateless := "observations" not in found and ("observations" in skip or _experiment(names, found, taken)):
-        single = not ({*_OF_EPISODES} & {*found} or "terminations" in skip)
-        required = [part for part in required if part not in ("observations", *(["terminations"] if single else ()))]
-    missing = [part for part in required if part not in found]
+        required = [part for part in required if part != "observations"]
+    single = stateless and "terminations" not in skip and not {*_OF_EPISODES} & {*found}
+    missing = [part for part in required if part not in found and not (single and part == "terminations")]
     if missing:
         raise InvalidInput(not_found(missing, found, names, taken, skip, look))
     _refuse_shared(found)
@@ -67,10 +67,10 @@ _OF_EPISODES = ("next_observations", "terminations", "truncations", "episode_ids
 
 
 def _experiment(names: list[str], found: dict[str, tuple[str, ...]], taken: set[str]) -> bool:
-    """Whether nothing in the table can be a state: actions, rewards, propensities, ids and times; `found` is filled in."""
+    """Whether the table holds actions, rewards, propensities, ids and times, and nothing else; `found` is filled in."""
     more = {part: match_one(part, also, names, taken) for part, also in OF_AN_EXPERIMENT.items() if part not in found}
     used = taken.union(*more.values())
-    if not all(more.values()) or not all(name in used or is_key(name) for name in names):
+    if {*_OF_EPISODES} & {*found} or not all(more.values()) or not all(name in used or is_key(name) for name in names):
         return False
     found.update(more)
     return True

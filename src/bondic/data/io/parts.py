@@ -66,9 +66,13 @@ def with_propensity(columns: Any, propensity: Any) -> dict[str, Any]:
         raise InvalidInput(f"propensity= and columns={{'{_LOGGED}': ...}} state the same twice: keep one of them.")
     if not isinstance(propensity, str | Real | Mapping):
         raise InvalidInput(f"propensity= is {kind_of(propensity)}; {_PROPENSITY}")
-    if isinstance(propensity, Mapping):  # actions by the words of the log: true and false are 1 and 0
-        propensity = {str(int(one) if isinstance(one, bool) else one): number for one, number in propensity.items()}
+    if isinstance(propensity, Mapping):  # actions as the log names them: true and 1.0 are 1
+        propensity = {str(int(one) if _is_code(one) else one): number for one, number in propensity.items()}
     return checked_columns(found | {_LOGGED: propensity})
+
+
+def _is_code(action: Any) -> bool:
+    return isinstance(action, Real | np.bool_) and float(action).is_integer()
 
 
 def stated_propensity(columns: Given | None) -> Any:
@@ -87,7 +91,7 @@ def find_parts(
 ) -> tuple[ColumnMap, set[str], dict[str, tuple[str, ...]]]:
     """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
     stated = checked_columns(stated)
-    if (known := stated_propensity(stated) is not None):  # no column
+    if known := stated_propensity(stated) is not None:  # no column
         stated = {**stated, **dict.fromkeys((_LOGGED, "behavior_log_probs"))}
     if one_step:
         optional = (*optional, "terminations")
@@ -98,10 +102,8 @@ def find_parts(
             "columns={part: None} states that the log has none; that is possible for "
             f"{', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} only."
         )
-    given = {part: value for part, value in stated.items() if value is not None}
-    required = [
-        part for part in REQUIRED if part not in {*optional, *(absent - {"observations"})}
-    ]
+    given: dict[str, Any] = {part: value for part, value in stated.items() if value is not None}
+    required = [part for part in REQUIRED if part not in {*optional, *(absent - {"observations"})}]
     found = find_columns(names, given, required=required, skip=absent, look=look)
     refuse_both(found.columns)
     probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
@@ -144,7 +146,9 @@ _CHANCE = (
 _OFF = 1e-6
 _MOST_NAMES = 256
 """Whole floats from here on are quantities."""
-_STATELESS = "There is no column for observations: all decisions are made in one situation, and policies are told no more of it."
+_STATELESS = (
+    "There is no column for observations: all decisions are made in one situation, and policies are told no more of it."
+)
 
 
 class Parts:
@@ -159,7 +163,7 @@ class Parts:
         *,
         one_step: bool = False,
         stateless: bool = False,
-        propensity: float | Mapping[str, float] | None = None,
+        propensity: Any = None,  # a number, or one for every action
         whole: bool | None = None,
     ) -> None:
         self.table, self.columns, self.treatment, self.known_actions = table, columns, treatment, actions
@@ -206,8 +210,8 @@ class Parts:
             here, following = self.columns["observations"], self.columns.get("next_observations")
             return encode_observations(self.table, here, following, ended, self.treatment)
         if self.stateless:
-            here = np.zeros((rows, 1))
-            return Encoded(here, here, ("state",), {}, (_STATELESS,))
+            none = np.zeros((rows, 1))
+            return Encoded(none, none, ("state",), {}, (_STATELESS,))
         told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
         return steps_as_observations(self.table.source, parts, rows, **told)
 
@@ -273,19 +277,20 @@ class Parts:
         return values
 
     def _whole(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Floats 0.0, 1.0, ... as the numbers of actions; `whole`, of a log in batches, says what those of the first rows were."""
+        """Floats 0.0, 1.0, ... as numbers of actions; `whole`, of a log in batches, says what those of the first rows were."""
         if values.dtype.kind != "f" or values.size != len(values) or self.whole is False:
             return values
         wrong = _arrays.first(~((values >= 0) & (values < _MOST_NAMES) & (values == np.rint(values))).reshape(-1))
         if wrong is None:
             self.notes.append(
-                "Actions are whole numbers stored as floats: names, as whole numbers are. Quantities stay floats in Transitions(...)."
+                "Actions are whole numbers stored as floats: they are names, as whole numbers are. If they are quantities, pass "
+                "arrays, Transitions(...)."
             )
             return values.astype(np.int64)
         if self.whole:
             raise InvalidInput(
-                f"{self.table.source}: the action at row {numbered(wrong)} is {values.flat[wrong]}, and those of the first rows are "
-                "whole numbers, and names. If they are quantities, load the log as a whole, read_log (no --with memory)."
+                f"{self.table.source}: the action at row {numbered(wrong)} is {values.flat[wrong]}; those of the first rows are "
+                "whole numbers, which are names. If they are quantities, load the log as a whole, read_log (no --with memory)."
             )
         return values
 
@@ -296,7 +301,9 @@ class Parts:
         coding, (taken, place) = self.encodings.get("actions"), np.unique(actions.astype(np.int64), return_inverse=True)
         seen = [str(k) if coding is None else coding.values[k] for k in taken.tolist()]
         if not isinstance(self.propensity, Mapping) and coding is None and self.treatment.streamed:
-            raise InvalidInput("propensity= as one number: a streamed log has to know the actions beforehand, actions=2.")
+            raise InvalidInput(
+                "propensity= as one number: a streamed log has to know the actions beforehand, actions=2."
+            )
         names = seen if coding is None else coding.values
         stated = self.propensity if isinstance(self.propensity, Mapping) else dict.fromkeys(names, self.propensity)
         if lacking := [name for name in seen if name not in stated]:
@@ -304,9 +311,9 @@ class Parts:
         if not (all(0 <= number <= 1 for number in stated.values()) and abs(sum(stated.values()) - 1) <= _OFF):
             listed = ", ".join(f"{name}: {number:g}" for name, number in stated.items())
             raise InvalidInput(
-                f"propensity= gives {listed}, {sum(stated.values()):g} in all, and probabilities of all actions are 1 in all. State one "
-                "for every action, those that were never taken included: propensity={'A': 0.3, 'B': 0.7} (--propensity "
-                "A=0.3,B=0.7). One number is the probability of each of them."
+                f"propensity= gives {listed}: {sum(stated.values()):g} in all, and probabilities of all actions are 1 in all. "
+                "State one for every action, those that were never taken included: propensity={'A': 0.3, 'B': 0.7} "
+                "(--propensity A=0.3,B=0.7). One number is the probability of each of them."
             )
         return np.array([stated[name] for name in seen])[place.reshape(-1)]
 

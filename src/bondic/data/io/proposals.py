@@ -45,8 +45,8 @@ def not_found(
     text += proposal.words
     if "observations" in missing and "actions" in parts:
         text += (
-            " That no policy looks at a state, as in an experiment with arms, is stated by columns={'observations': None} (--columns "
-            "observations=none)."
+            " That no policy looks at a state, as in a plain experiment, is stated by columns={'observations': None} "
+            "(--columns observations=none)."
         )
     if "terminations" in missing:
         text += (

@@ -124,7 +124,7 @@ def _named(made: Any, actions: int | Sequence[Any] | None) -> Any:
 
 
 def _refusal(candidate: Any, spec: str) -> InvalidInput:
-    known = "an object with action_probs(observations), sample_action(observations, rng), predict_proba or predict"
+    known = "an object with action_probs(observations), sample_action(observations, rng) or predict"
     if isinstance(candidate, type):
         return InvalidInput(f"{candidate.__name__} is a class. Pass an object of it: {candidate.__name__}(...).")
     if isinstance(candidate, np.ndarray | list | tuple):
@@ -135,7 +135,7 @@ def _refusal(candidate: Any, spec: str) -> InvalidInput:
         )
     return InvalidInput(
         f"{one_line(spec, 200)} is {kind_of(candidate)}, which is no policy. A policy is {known}, a function of all "
-        "states, a dict {state: action}, or a number (that action everywhere)."
+        "states, a dict {state: action}, or an action, by its number or name."
     )
 
 
