@@ -143,9 +143,9 @@ def evaluate_policy(
     model, groups : callable or str, default None
         Your own model and groups of states in place of fitted ones (see `Groups`).
     against : object, default None
-        Another policy, or "today", the one that made the log: the interval is that of the difference of both values, and
-        `result.parts` holds the two values. None: `result.today` holds the difference to today's policy where the log has
-        propensities or is a table, which takes about as long again.
+        Another policy, in any form that `policy` takes, or "today", the one that made the log: the interval is that of the
+        difference of both values, and `result.parts` holds the two values. None: `result.today` holds the difference to today's
+        policy where the log has propensities or is a table, which takes about as long again.
     by : str, int or callable, default None
         A column of the observations, or a function of states that returns a label for each: `result.subgroups` holds an
         interval for every subgroup of starts, all of which hold at once.

@@ -193,8 +193,8 @@ class Parts:
         if wrong := wrong + more:
             raise wrong[0] if len(wrong) == 1 else InvalidInput(" Also: ".join(dict.fromkeys(map(str, wrong))))
         encoded: Encoded = found["states"]
-        self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
-        self.unrecorded = tuple(part for part in self.unrecorded if part != "observations" or not self.stateless)
+        asked = ("actions",) if self.stateless else ("observations", "actions")
+        self.unrecorded = tuple(part for part in asked if part not in self.columns)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings
         parts["observations"], parts["next_observations"] = encoded.observations, encoded.following
@@ -296,7 +296,7 @@ class Parts:
 
     def _propensities(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """b(a_i) where it was stated as a number for every action."""
-        if actions.ndim > 1 or actions.dtype.kind not in "biu":
+        if actions.size != len(actions) or actions.dtype.kind not in "biu":
             raise InvalidInput("propensity= as a number is for discrete actions. A density needs a column.")
         coding, (taken, place) = self.encodings.get("actions"), np.unique(actions.astype(np.int64), return_inverse=True)
         seen = [str(k) if coding is None else coding.values[k] for k in taken.tolist()]
@@ -337,8 +337,8 @@ class Parts:
                 f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
                 "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
             )
-        by_number = int if all(text.isdecimal() for text in texts) else None
-        known = self.known_actions or tuple(sorted(set(texts), key=by_number))
+        longer = len if all(text.isdecimal() for text in texts) else bool  # 2 before 10
+        known = self.known_actions or tuple(sorted(set(texts), key=lambda text: (longer(text), text)))
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
             raise InvalidInput(
                 f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {numbered(row)} is not among actions= "

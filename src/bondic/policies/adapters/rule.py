@@ -220,7 +220,7 @@ def _may_draw(predict: Callable[..., Any]) -> bool:
 def constant(action: Real | float | str) -> Rule:
     """The same action everywhere, by its number or its name."""
     always = partial(_everywhere, action)
-    always.__name__ = action if isinstance(action, str) else f"action {action:g}"  # type: ignore[attr-defined]
+    always.__name__ = one_line(action) if isinstance(action, str) else f"action {action:g}"  # type: ignore[attr-defined]
     return Rule(always, what=f"The policy {action!r}")
 
 
