@@ -105,7 +105,8 @@ def tuning_problem(problem: Rows, requested: int) -> Rows | None:
     if len(rows.next.points):
         starts = Cloud(rows.next.points[:count], rows.next.weights[:count], np.arange(count))
     elif states.from_rows:
-        starts = _own_starts(problem, min(count, known_starts(problem, pilot).skipped))
+        shown = int((known_starts(problem, pilot).known_from < pilot.rows.stop).sum())
+        starts = _own_starts(problem, min(count, shown))
     else:
         starts = Cloud(rows.logged[:count], _even(pilot, count), np.arange(count))
     states = InitialStates.exact(starts.points[:: starts.draws, : problem.layout.observation_dim])
