@@ -113,10 +113,9 @@ def _pair(pair: Any, name: str, meaning: str) -> tuple[float, float]:
         ) from problem
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"`{name}` is [{low}, {high}]; two finite numbers, lowest first, are needed.")
-    if any(0 < abs(end) < _SMALLEST for end in (low, high)):
+    if 0 < max(abs(low), abs(high)) < _SMALLEST:
         raise InvalidInput(
-            f"`{name}` is [{low}, {high}]: an end nearer to 0 than {_SMALLEST:g} has a square that floats cannot hold. "
-            "Give rewards in another unit."
+            f"`{name}` is [{low}, {high}]: floats cannot hold the squares of such numbers. Give rewards in another unit."
         )
     return low, high
 
