@@ -38,6 +38,7 @@ from bondic.methods.propensity_pilot import logged
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
 from bondic.methods.value_range import degenerate_range
+from bondic.policies.adapters.rule import action_words
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.rendering import three
 from bondic.result import Result
@@ -146,7 +147,7 @@ def difference_interval(
 
 def policy_names(new: Any, other: Any) -> tuple[str, str]:
     """What two policies are called: by their functions, or as the user wrote them (rules.py:late is late)."""
-    full = [one if isinstance(one, str) else policy_name(one) for one in (new, other)]
+    full = [policy_name(one) if not isinstance(one, str) else action_words(one) for one in (new, other)]
     short = [name.rpartition(":")[2] for name in full]
     names = short if short[0] != short[1] else full
     return (names[0], names[1]) if all(names) and names[0] != names[1] else ("new", names[1] or "the other policy")

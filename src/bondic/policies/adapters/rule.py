@@ -220,8 +220,13 @@ def _may_draw(predict: Callable[..., Any]) -> bool:
 def constant(action: Real | float | str) -> Rule:
     """The same action everywhere, by its number or its name."""
     always = partial(_everywhere, action)
-    always.__name__ = one_line(action) if isinstance(action, str) else f"action {action:g}"  # type: ignore[attr-defined]
+    always.__name__ = action_words(action if isinstance(action, str) else f"{action:g}")  # type: ignore[attr-defined]
     return Rule(always, what=f"The policy {action!r}")
+
+
+def action_words(name: str) -> str:
+    """What an action is called in a sentence: a number alone would be read as a value."""
+    return f"action {name}" if name.isdecimal() else one_line(name)
 
 
 def _everywhere(action: Any, observations: FloatArray) -> npt.NDArray[Any]:
