@@ -156,7 +156,8 @@ def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tup
 def _notes_on(policy: Any) -> tuple[str, ...]:
     """Whether a classifier draws, and which columns a fitted model was queried with."""
     drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
-    if isinstance(policy, Rule) and hasattr(policy.model, "predict_proba") and policy.function.__name__ == "predict":
+    called = getattr(policy.function, "__name__", "") if isinstance(policy, Rule) else ""
+    if called == "predict" and hasattr(policy.model, "predict_proba"):
         drawn = (_BEST,)
     found = (
         words_on(policy.model, policy.names, policy.encodings) if isinstance(policy, ClassifierPolicy | Rule) else None

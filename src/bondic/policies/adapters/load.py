@@ -35,9 +35,9 @@ def load_policy(
     ----------
     spec : object
         `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file (.npz, .onnx,
-        and with `trust_pickle` .pkl, .joblib), or the model itself: an object with `predict`, a function of
-        all states that returns probabilities (n, actions) or one action per state (n,), a dict {state: action}, or an action,
-        by its number or its name, which is taken everywhere.
+        and with `trust_pickle` .pkl, .joblib), or the model itself: an object with `predict`, a function of all states that
+        returns probabilities (n, actions) or one action per state (n,), a dict {state: action}, or an action, by its number or
+        its name, which is taken everywhere.
     trust_pickle : bool, default False
         Whether pickled files are loaded: they can run code.
     actions : int or sequence, default None
