@@ -429,8 +429,11 @@ def test_notes_say_what_was_understood_and_doubt_a_column_called_done():
     assert any("`terminations`: column done." in note for note in loaded.notes)
     data["actions"] = data["actions"].astype(float)
     loaded = read_log({**data, "terminated": data["timesteps"] == 4})
-    assert not loaded.transitions.discrete_actions
+    assert loaded.transitions.discrete_actions
     assert any("whole numbers stored as floats" in note for note in loaded.notes)
+    for quantity in (0.5, -1.0, 300.0):
+        data["actions"][-1] = quantity
+        assert not read_log({**data, "terminated": data["timesteps"] == 4}).transitions.discrete_actions
 
 
 def test_columns_that_nobody_uses_cannot_be_wrong():

@@ -206,7 +206,7 @@ def test_looks_need_a_planned_length_and_a_file(tmp_path):
         gate(problem(1000), above=0.5, method=PLANNED, state=tmp_path / "nowhere" / "looks.json")
     for text in ("", "{}", "[1]", '{"format": "x", "stated": {}, "looks": [{}]}'):
         (tmp_path / "damaged.json").write_text(text)
-        with pytest.raises(InvalidInput, match="no file of|is damaged"):
+        with pytest.raises(InvalidInput, match=r"no file of|is damaged"):
             gate(problem(1000), above=0.5, method=PLANNED, state=tmp_path / "damaged.json")
 
 

@@ -11,6 +11,7 @@ import pytest
 import bondic as b
 import bondic_lab
 from bondic.cli import main as cli
+from bondic.decisions.difference import difference_interval
 from bondic.policies.protocol import CallableSampler, RowProbabilities
 from bondic.report.health import examine
 
@@ -137,6 +138,46 @@ def test_continuous_contexts_and_actions_are_evaluated_and_verified(method):
     found = evaluated(log, policy, method=method)
     assert found.low <= truth <= found.high
     assert b.verify(found.certificate, log).low == pytest.approx(found.low, abs=1e-9)
+
+
+BEST = MEANS.argmax(axis=1)
+PAIRS = {  # policies, and what they answer at the five contexts
+    "two actions": (1, 0, np.eye(ACTIONS)[1], np.eye(ACTIONS)[0]),
+    "a rule against an action": (lambda states: BEST[states[:, 0].astype(int)], 0, np.eye(ACTIONS)[BEST], np.eye(ACTIONS)[0]),
+    "a table against chance": (b.TablePolicy(TARGET), b.UniformPolicy(ACTIONS), TARGET, 1 / ACTIONS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_two_policies_are_compared_without_propensities(pair):
+    """The truth is the difference of two tables of means; one event costs less than two at half of alpha."""
+    one, two, first, second = PAIRS[pair]
+    truth = float(((first - second) * MEANS).sum(axis=1).mean())
+    asking, missed = {"reward_range": (0, 1), "gamma": 0.0}, 0
+    for seed in range(6):
+        log = b.Transitions.one_step(**bandit(3000, seed))
+        found = difference_interval(b.make_problem(log, one, **asking), two)
+        missed += not found.low <= truth <= found.high
+        assert found.estimate == pytest.approx(truth, abs=0.1)
+    assert missed <= 2
+    apart = [b.estimate_interval(b.make_problem(log, policy, **asking), alpha=0.05) for policy in (one, two)]
+    assert found.high - found.low < 0.85 * sum(result.high - result.low for result in apart)
+    again = b.verify(found.certificate, log, one, against=two, replay=True)
+    assert (again.low, again.high) == found.interval
+
+
+def test_two_policies_are_compared_on_groups_and_in_batches():
+    data = smooth(2000) | {"actions": bandit(2000)["actions"]}
+    log = b.Transitions.one_step(**data)
+    found = b.evaluate_policy(log, 1, against=0, gamma=0.0, reward_range=(0, 1), allowance=0.05)
+    assert (found.method, found.is_difference) == ("groups", True)
+    assert -1 < found.low < found.high < 1
+    names = b.Transitions.one_step(**bandit(2000))
+    whole, parts = (
+        b.evaluate_policy(log, 1, against=0, gamma=0.0, reward_range=(0, 1))
+        for log in (names, b.stream_log(bandit(2000), one_step=True, batch_rows=300))
+    )
+    assert whole.interval == parts.interval
 
 
 @pytest.mark.parametrize("name", ["pdis", "dr", "dm"])

@@ -210,9 +210,15 @@ def test_scikit_learn_classifiers(tmp_path, rng):
     importlib.import_module("joblib").dump(model, tmp_path / "model.joblib")
     for path in (tmp_path / "model.pkl", tmp_path / "model.joblib"):
         refused(path, "trust_pickle=True")
-        probs = asked(load_policy(path, trust_pickle=True, actions=5))
+        best = asked(
+            load_policy(path, trust_pickle=True, actions=5)
+        )  # its prediction; votes are drawn where that is said
+        np.testing.assert_array_equal(best.argmax(axis=1), model.predict(STATES))
+        assert set(best.ravel()) == {0.0, 1.0}
+        probs = asked(load_policy(path, trust_pickle=True, actions=5, output="probabilities"))
         np.testing.assert_allclose(probs[:, ::2], model.predict_proba(STATES), rtol=1e-12)
         np.testing.assert_array_equal(probs[:, 1::2], 0.0)
+        np.testing.assert_array_equal(probs, asked(load_policy(model.predict_proba, actions=5)))
         path.write_bytes(b"garbage")
         refused(path, "cannot be unpickled", trust_pickle=True)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
@@ -93,7 +94,7 @@ REFUSED = {
         lambda: asked(lambda s: np.eye(2)[choose(s)], TEXT), "the order of the policy's answers is unknown",
     ),
     "a class that the log never took": (
-        lambda: asked(NAMING, TEXT[TEXT["given"] == "cold"]), "warm, which are not among those of the log, cold. Name all",
+        lambda: asked(NAMING, TEXT[TEXT["given"] == "cold"]), "the action 'warm', which is not among cold",
     ),
     **{
         f"actions={str(value)[:7]}": (lambda value=value: asked(choose, actions=value), LISTS)
@@ -142,7 +143,7 @@ def test_a_path_that_is_not_there_suggests_one_that_is(tmp_path, monkeypatch, na
 # --- models that were fitted on a table ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [TREE, TREE.predict], ids=["probabilities", "predict"])
+@pytest.mark.parametrize("policy", [TREE, TREE.predict, TREE.predict_proba], ids=["itself", "predict", "probabilities"])
 def test_a_model_is_asked_with_the_columns_in_the_order_of_its_fit(policy):
     """The tree looks at `dose`, its first column and the log's second: by position it would look at `age`."""
     found = asked(policy)
@@ -164,6 +165,63 @@ def test_models_that_look_columns_or_actions_up_by_name_can_be_asked():
     found = asked(NAMING, TEXT)
     assert found.estimate > 0.9
     assert asked(NAMING, TEXT, actions=["warm", "cold"]).estimate == pytest.approx(found.estimate, abs=0.05)
+
+
+def segments(rows=2000, seed=3):
+    """Text and a number; an action that should follow both, and labels of which one in four is wrong."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"age": rng.integers(18, 80, rows), "segment": rng.choice(["home", "work"], rows)})
+    best = (table["segment"] == "work") & (table["age"] > 40)
+    labels = np.where(best ^ (rng.uniform(size=rows) < 0.25), "call", "mail")
+    table["given"], table["p"] = rng.choice(["call", "mail"], rows), 0.5
+    return table.assign(well=(table["given"] == np.where(best, "call", "mail")).astype(float)), labels
+
+
+def test_a_pipeline_gets_the_columns_of_the_frame_and_its_prediction_is_the_policy():
+    """The prediction is worth 1, votes in proportion to its probabilities about 0.75."""
+    table, labels = segments()
+    encode = make_column_transformer((OneHotEncoder(), ["segment"]), remainder="passthrough")
+    model = make_pipeline(encode, DecisionTreeClassifier(max_depth=3)).fit(table[["segment", "age"]], labels)
+    stated = {"columns": PARTS | {"observations": ["age", "segment"]}}
+    found = asked(model, table, **stated)
+    assert found.low > 0.9
+    assert any("To draw it" in note for note in found.notes)
+    assert asked(model, pl.DataFrame(table.to_dict("list")), **stated).interval == found.interval
+    votes = asked(model.predict_proba, table, **stated)
+    assert votes.high < 0.85
+    same = asked(bondic.load_policy(model, actions=["call", "mail"], output="probabilities"), table, **stated)
+    assert same.interval == votes.interval
+    better = asked(model, table, against=model.predict_proba, **stated)
+    assert better.low > 0.15
+
+
+def test_against_takes_what_policy_takes():
+    """Frames, names and text reach the other policy as they reach the first."""
+    table, _ = segments()
+    stated = {"columns": PARTS | {"observations": ["age", "segment"]}}
+
+    def best(frame):
+        return np.where((frame["segment"] == "work") & (frame["age"] > 40), "call", "mail")
+
+    found = asked(best, table, against=lambda frame: np.where(frame["segment"] == "work", "call", "mail"), **stated)
+    one, two = (
+        asked(one, table, **stated)
+        for one in (best, lambda frame: np.where(frame["segment"] == "work", "call", "mail"))
+    )
+    assert [part.interval for part in found.parts] == [one.interval, two.interval]
+    assert 0 < found.low < found.high
+    assert asked(best, table, against="mail", **stated).low > 0
+
+
+def test_text_of_numbers_is_text():
+    """In states as well: such a column holds names, in pandas as in polars, and one with a spoiled number is refused."""
+    table = pd.DataFrame({"zone": TABLE["given"].astype(str), "given": TABLE["given"], "well": TABLE["well"], "p": 0.5})
+    columns = PARTS | {"observations": "zone"}
+    log = bondic.read_log(table, columns=columns, one_step=True)
+    assert log.names == ("zone=0", "zone=1")
+    table.loc[3, "zone"] = "n/a"
+    with pytest.raises(InvalidInput, match=r"zone is text although.*'n/a' at row 3"):
+        bondic.read_log(table, columns=columns, one_step=True)
 
 
 # --- actions -----------------------------------------------------------------------------------------------------------------

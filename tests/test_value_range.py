@@ -285,3 +285,28 @@ def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified)
     problem, result = certified
     with pytest.raises(VerificationError, match="outside the stated `value_range`"):
         bondic.verify(altered(result.certificate, value_range=[0.0, 0.5]), problem.log)
+
+
+@pytest.mark.parametrize("method", [None, "table", "groups", "propensities"])
+@pytest.mark.parametrize("reward", [0.0, 1.0, -3.0])
+def test_ranges_of_one_value_are_the_answer(reward, method):
+    rng = np.random.default_rng(0)
+    states, actions = rng.integers(0, 3, (2, 400))
+    chances = np.full(400, 1 / 3)
+    log = bondic.Transitions.one_step(states[:, None], actions, np.full(400, reward), behavior_action_probs=chances)
+    asked = {"gamma": 0.0, "reward_range": (reward, reward), "method": method}
+    found = bondic.evaluate_policy(log, 1, **asked)
+    assert (found.low, found.high) == pytest.approx((reward, reward), abs=1e-14)
+    assert f"[{reward:g}, {reward:g}]" in repr(
+        found
+    )  # three digits outward are not below the lower end and above the upper one
+    for other in (0, "today"):
+        with pytest.raises(InvalidInput, match="nothing to compare"):
+            bondic.evaluate_policy(log, 1, against=other, **asked)
+
+
+@pytest.mark.parametrize("bounds", [(0, 5e-320), (0, 1e-310), (-1e-150, 0)])
+def test_ranges_that_floats_cannot_square_are_refused(bounds):
+    log = bondic.Transitions.one_step(np.zeros((400, 1)), np.arange(400) % 2, np.zeros(400))
+    with pytest.raises(InvalidInput, match="Give rewards in another unit"):
+        bondic.evaluate_policy(log, 1, gamma=0.0, reward_range=bounds)

@@ -21,6 +21,7 @@ from bondic.extensions import added_methods
 from bondic.methods.base import Progress
 from bondic.methods.candidates import CANDIDATES, Method
 from bondic.methods.default import Default
+from bondic.methods.value_range import WholeRange, degenerate_range
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.estimand import estimand_of
@@ -82,7 +83,10 @@ def estimate_interval(
         )
     if progress is not None and not callable(progress):
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
-    result = as_method(method).run(problem, float(alpha), progress).with_question(problem)
+    chosen = as_method(method)
+    if why := degenerate_range(problem):
+        chosen = WholeRange(why, getattr(chosen, "side", "both"))
+    result = chosen.run(problem, float(alpha), progress).with_question(problem)
     if result.proof is None:  # those with a certificate were compared there
         estimand_of(problem.restricted(RowRange(*result.rows))).check_learned()
     validity_note = unusual_alpha(alpha)
@@ -139,9 +143,9 @@ def evaluate_policy(
     model, groups : callable or str, default None
         Your own model and groups of states in place of fitted ones (see `Groups`).
     against : object, default None
-        Another policy, or "today", the one that made the log: the interval is that of the difference of both values, and
-        `result.parts` holds the two values. None: `result.today` holds the difference to today's policy where the log has
-        propensities or is a table, which takes about as long again.
+        Another policy, in any form that `policy` takes, or "today", the one that made the log: the interval is that of the
+        difference of both values, and `result.parts` holds the two values. None: `result.today` holds the difference to today's
+        policy where the log has propensities or is a table, which takes about as long again.
     by : str, int or callable, default None
         A column of the observations, or a function of states that returns a label for each: `result.subgroups` holds an
         interval for every subgroup of starts, all of which hold at once.

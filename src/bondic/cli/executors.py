@@ -14,7 +14,6 @@ from bondic.cli.reading import elsewhere
 from bondic.cli.say import say
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
-from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.data.stream import LogStream
 from bondic.engines.standard import named_engines
@@ -23,7 +22,7 @@ from bondic.engines.threads import Serial, Threads
 from bondic.errors import ExecutorError, MissingExtra
 from bondic.modules import import_object
 from bondic.policies.learned import LearnedPolicy
-from bondic.rows.inputs import COLUMNS, LOGGED, TODAY, chosen_policy
+from bondic.rows.inputs import COLUMNS, LOGGED, TODAY, GivenLog, chosen_policy
 
 FORMS = "serial, threads, threads://N, processes://N, dask://HOST:PORT"
 _PATIENCE = 20.0
@@ -82,8 +81,8 @@ def _number(rest: str, text: str) -> int:
     return int(rest)
 
 
-def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, options: Mapping[str, Any]) -> Any:
-    """The policy that `spec` names: a file, an import path, or columns of the log.
+def choose_policy(spec: str, source: GivenLog, starts: int | None, options: Mapping[str, Any]) -> Any:
+    """The policy that `spec` names: a file, an import path, an action, or columns of the log.
 
     One in columns has its probabilities at the first `starts` episode starts; None: the initial states are others.
     With `learn_rows` it is a function that learns the policy on that many rows.
@@ -95,7 +94,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
         raise InvalidInput("--with learn_blocks: state the rows before the first block as well, --with learn_rows=0.2.")
     loads = spec not in (COLUMNS, LOGGED, TODAY)
     how = {"trust_pickle": options["trust_pickle"], "output": options["policy_output"]} if loads else {}
-    return chosen_policy(spec, loaded, starts, **how)
+    return chosen_policy(spec, source, starts, **how)
 
 
 def not_elsewhere(options: Mapping[str, Any], method: str) -> None:

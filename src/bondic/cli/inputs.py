@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from bondic.cli.executors import choose_policy, work_elsewhere
-from bondic.cli.reading import most_bytes_held, one_step, read_rows, stated_columns, stated_gamma, stated_initial
+from bondic.cli.reading import most_bytes_held, read_rows, stated_columns, stated_gamma, stated_initial
 from bondic.cli.settings import ABOUT_PROPENSITIES, TUNED, drawing_options, own_options, refuse_unknown_options
 from bondic.core.errors import InvalidInput, one_line
 from bondic.core.sums.forms import Sums
@@ -23,8 +23,7 @@ from bondic.estimate import named_method
 from bondic.methods.propensities import Propensities
 from bondic.modules import import_object
 from bondic.rows import Rows
-from bondic.rows.checks import undiscounted
-from bondic.rows.inputs import GivenLog, action_names, refuse_unstated_order, take_initial
+from bondic.rows.inputs import GivenLog, action_names, take_initial
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
 
@@ -37,6 +36,10 @@ class Inputs:
     initial: InitialStates
     loaded: LoadedLog | None  # None for a streamed log
     notes: tuple[str, ...]
+
+    def given(self, options: Mapping[str, Any]) -> GivenLog:
+        """The log, and whether the order of its actions was stated."""
+        return GivenLog(self.log, self.loaded, order_stated=bool(options["actions"]))
 
 
 def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
@@ -81,26 +84,19 @@ def _note_horizon(log: Transitions, horizon: int | None) -> Iterator[ValidityNot
 def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
     """The question for one policy."""
     starts = len(inputs.initial) if inputs.initial.from_rows else None
-    chosen = choose_policy(policy, inputs.loaded, starts, options)
-    if not options["actions"]:  # column j of its answers belongs to action j: which text that is cannot be guessed
-        refuse_unstated_order(inputs.loaded, chosen)
+    chosen = choose_policy(policy, inputs.given(options), starts, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
         question: Rows = make_problem(
-            inputs.log,
+            inputs.given(options),
             chosen,
             inputs.initial,
-            gamma=stated_gamma(options, inputs.loaded),
+            gamma=options["gamma"] if inputs.given(options).one_step else stated_gamma(options),
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
             **drawing_options(options["with"]),
         )
-    names = () if inputs.loaded is None else inputs.loaded.names
-    discounts = undiscounted(options["gamma"]) if one_step(options, inputs.loaded) else ()
-    reading = question.reading if inputs.loaded is None else inputs.loaded.reading
-    encodings = {} if inputs.loaded is None else inputs.loaded.encodings
-    notes = (*inputs.notes, *question.notes, *discounts)
-    return replace(question, names=names, notes=notes, reading=reading, encodings=encodings)
+    return replace(question, notes=tuple(dict.fromkeys((*inputs.notes, *question.notes))))
 
 
 def other_question(
@@ -111,10 +107,7 @@ def other_question(
         return other_rows(question, policy)
     starts = len(inputs.initial) if inputs.initial.from_rows else None
     given = options if learns else {**options, "learn_rows": None, "learn_blocks": 1}
-    chosen = choose_policy(policy, inputs.loaded, starts, given)
-    if not options["actions"]:
-        refuse_unstated_order(inputs.loaded, chosen)
-    return other_rows(question, chosen, GivenLog(inputs.log, inputs.loaded, order_stated=bool(options["actions"])))
+    return other_rows(question, choose_policy(policy, inputs.given(options), starts, given))
 
 
 _ASKED = ("reward_range", "horizon", "value_range", "accept")

@@ -137,14 +137,15 @@ def _refuse_other_columns(loaded: LoadedLog, before: Coding | None) -> None:
 def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -> SequentialMonitor:
     """The monitor of the folder, or a new one."""
     spec = options["policy"]
-    policy = COLUMNS if spec == COLUMNS else choose_policy(spec, loaded, 0, options)
+    source = GivenLog(rows, loaded, order_stated=bool(options["actions"]))
+    policy = COLUMNS if spec == COLUMNS else choose_policy(spec, source, 0, options)
     if is_monitor(folder):
         return SequentialMonitor.load(folder, policy)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and holds no monitor. Choose a folder that does not exist yet.")
     notes: tuple[str, ...] = ()
     if policy != COLUMNS:
-        policy, notes = take_policy(policy, GivenLog(rows, loaded, order_stated=bool(options["actions"])), None)
+        policy, notes = take_policy(policy, source, None)
     if not options["quiet"] and not options["as_json"]:
         print_notes(Terminal(), notes)
     columns = stated_columns(options, loaded, rows.observation_dim)

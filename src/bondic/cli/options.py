@@ -260,6 +260,11 @@ READING = [
         "Columns with unusual names, as in observations=age,dose or observations=lab_*. terminations=none: nothing ever ends. "
         "May be repeated.",
     ),
+    option(
+        "--propensity",
+        "Probabilities with which the logged actions were taken: a column, 0.5 for each of two, or A=0.3,B=0.7.",
+        metavar="COL|P|NAME=P,...",
+    ),
     several(
         "--missing",
         "indicator|COL=VALUE",
@@ -294,8 +299,9 @@ ACCEPT = several(
 # --- policy -------------------------------------------------------------------------------------------
 
 POLICY_WORDS = (
-    "The new policy: module:object, a file (ONNX, NPZ, ...), or its probabilities in the log, of all actions ('columns') "
-    "or of the logged one ('logged'). A function f(frame) gets a table with the log's column names, any other an array."
+    "The new policy: module:object, a file (ONNX, NPZ, ...), an action, which it takes everywhere, or its probabilities in the "
+    "log, of all actions ('columns') or of the logged one ('logged'). A function f(frame) gets a table with the log's column "
+    "names, any other an array."
 )
 
 # --- method -------------------------------------------------------------------------------------------

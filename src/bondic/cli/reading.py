@@ -13,8 +13,9 @@ import numpy as np
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.initial import InitialStates
 from bondic.data.io.formats import FORMATS
-from bondic.data.io.loaded import Coding, Encoding, LoadedLog
-from bondic.data.io.read import read_log, read_states, source_columns
+from bondic.data.io.loaded import Coding, Encoding, LoadedLog, source_columns
+from bondic.data.io.parts import with_propensity
+from bondic.data.io.read import read_log, read_states
 from bondic.data.io.scan import list_files
 from bondic.data.log import Log
 from bondic.data.names import MAY_BE_ABSENT
@@ -46,7 +47,7 @@ def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
             f"--text {one_line(ways[-1])}: one-hot, codes, or COLUMN=NAME,NAME,... is needed, each once."
         )
     stated = {
-        "columns": _columns(options["columns"]),
+        "columns": with_propensity(_columns(options["columns"]), _propensity(options["propensity"])),
         "missing": _missing(options["missing"]),
         "categorical": ways[0] if ways else None,
         "categories": _categories(lists),
@@ -114,6 +115,17 @@ def _columns(items: Sequence[str]) -> dict[str, str | list[str] | None]:
         absent = part in MAY_BE_ABSENT and names.lower() == "none"
         out[part] = None if absent else group[0] if len(group) == 1 else group
     return out
+
+
+def _propensity(text: str | None) -> str | float | dict[str, float] | None:
+    """A column, 0.5, or A=0.3,B=0.7."""
+    if text is None:
+        return None
+    try:
+        pairs = [item.rpartition("=") for item in text.split(",")] if "=" in text else []
+        return {name.strip(): float(number) for name, _, number in pairs} or float(text)
+    except ValueError:
+        return text
 
 
 def _categories(items: Sequence[str]) -> dict[str, list[str]]:

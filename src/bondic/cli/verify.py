@@ -151,9 +151,10 @@ def _policy(
         raise InvalidInput("--against: the certificate is about one policy.")
     starts = _start_count(certificate)
     given = options if name == "policy" else {**options, "learn_rows": None, "learn_blocks": 1}
-    chosen = choose_policy(options[name], loaded, starts, given)
+    source = GivenLog(rows, loaded, order_stated=True)
+    chosen = choose_policy(options[name], source, starts, given)
     stored = policies[0 if name == "policy" else 1]
-    return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, stored.actions)[0]
+    return take_policy(chosen, source, starts, stored.actions)[0]
 
 
 def _start_count(certificate: Certificate) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-_DIGITS, _MAX_DIGITS = 3, 15
+_DIGITS, _MAX_DIGITS = 3, 12  # at most as many as `_HAIR` leaves
 _LOSS = 0.05
 """Share of its length by which an end may move when an interval is rounded for a sentence."""
 _ROUNDING = {-1: ROUND_FLOOR, 0: ROUND_HALF_EVEN, 1: ROUND_CEILING}

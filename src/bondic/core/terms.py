@@ -27,6 +27,7 @@ _UNDISCOUNTED = (
 )
 MAX_STEPS = 2**53
 """Longer horizons are refused: float64 no longer distinguishes their last steps."""
+_SMALLEST = 1e-120
 _MAX_TIMES = 4096
 _MAX_WIDTHS = 65536
 
@@ -112,6 +113,10 @@ def _pair(pair: Any, name: str, meaning: str) -> tuple[float, float]:
         ) from problem
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"`{name}` is [{low}, {high}]; two finite numbers, lowest first, are needed.")
+    if 0 < max(abs(low), abs(high)) < _SMALLEST:
+        raise InvalidInput(
+            f"`{name}` is [{low}, {high}]: floats cannot hold the squares of such numbers. Give rewards in another unit."
+        )
     return low, high
 
 

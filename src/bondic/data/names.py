@@ -37,10 +37,18 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "target_log_probs", "target_log_prob", "target_logprobs", "target_logprob", "logprobs_target", "logprob_target",
     ),
 }  # fmt: skip
+CLOCKS = (
+    "timestamp", "timestamps", "time_stamp", "time", "date", "datetime", "date_time", "ts", "t", "event_time", "event_timestamp",
+    "created_at", "logged_at",
+)  # fmt: skip
+"""Names that say time, whatever their case."""
+_KEY = re.compile(r"(.*_)?(id|uuid|index|row)|user|customer|visitor|session|unnamed: 0")
+OF_AN_EXPERIMENT = {"actions": ("arm",), "rewards": ("outcome",)}
+"""Names that are taken where nothing else is in the table but keys, times and propensities."""
 OF_ALL_ACTIONS = ("next_action_probs", "initial_action_probs", "logged_action_probs")
 """The target policy's probabilities of all actions at s'_i, at s_0 and at s_i: a list, or numbered columns."""
 MAY_BE_ABSENT = (
-    "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
+    "observations", "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
     "target_action_probs", "target_log_probs",
 )  # fmt: skip
 """Parts that can be stated to be absent, whatever the columns are called: {part: None}, PART=none."""
@@ -49,6 +57,11 @@ PART_OF = {alias: part for part, aliases in ALIASES.items() for alias in aliases
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
 DONE_NAMES = ("dones", "done", "terminals", "terminal")
 """Names under which logs often mix both kinds of episode end."""
+
+
+def is_key(column: str) -> bool:
+    """Whether the name of a column says that it holds ids, or times."""
+    return column.lower() in CLOCKS or _KEY.fullmatch(column.lower()) is not None
 
 
 def held_by(column: str) -> str | None:

@@ -16,7 +16,7 @@ from bondic.data import _arrays
 from bondic.data.compact import CompactColumns
 from bondic.data.io.encode import Treatment
 from bondic.data.io.formats import FORMATS
-from bondic.data.io.parts import Given, Parts, find_parts, known_actions
+from bondic.data.io.parts import Given, Parts, find_parts, known_actions, stated_propensity, with_propensity
 from bondic.data.io.read import KNOWN
 from bondic.data.io.scan import Files
 from bondic.data.memory import MemoryPlan, keep_freed_memory, parse_memory
@@ -39,8 +39,13 @@ class FileStream(LogStream):
         held_bytes: int = 0,
     ) -> None:
         self.path: Path = files.path
-        self._files, self._actions, self._one_step = files, known_actions(actions), one_step
+        self._files, self._actions = files, known_actions(actions)
         found, _, _ = find_parts(files.names, columns or {}, ("next_observations",), one_step=one_step)
+        self._own = {
+            "stateless": found.stateless,
+            "propensity": stated_propensity(columns),
+            "one_step": one_step or found.single,
+        }
         if "next_observations" not in found.columns and "observations" in found.columns and not one_step:
             raise InvalidInput(
                 f"{files.label} has no column for `next_observations`. A streamed log cannot take them from the following rows: "
@@ -76,6 +81,11 @@ class FileStream(LogStream):
         return len(self._files)
 
     @property
+    def one_step(self) -> bool:
+        """Whether every row was stated, or is known, to be an episode of its own."""
+        return bool(self._own["one_step"])
+
+    @property
     def observation_names(self) -> tuple[str, ...]:
         """Those of its columns; a column of lists has one name for many dimensions."""
         names = self.column_map.columns.get("observations", ())
@@ -88,10 +98,9 @@ class FileStream(LogStream):
         first = rows.start
         for table in self._files.tables(rows, size, list(dict.fromkeys(self.column_map.all))):
             with _arrays.counting_from(first):
-                reader = Parts(
-                    table, self.column_map.columns, Treatment(streamed=True), self._actions, one_step=self._one_step
-                )
+                reader = Parts(table, self.column_map.columns, Treatment(streamed=True), self._actions, **self._own)
                 found, _ = reader.read()
+                self._own.setdefault("whole", found["actions"].dtype.kind != "f")
                 if reader.unrecorded:
                     found["unrecorded"] = reader.unrecorded
             if found.get("episode_ids") is not None:
@@ -107,6 +116,7 @@ def stream_log(
     batch_rows: int | None = None,
     columns: Given | None = None,
     actions: Sequence[str | int] | int | None = None,
+    propensity: str | float | Mapping[str, float] | None = None,
     one_step: bool = False,
     progress: Callable[[float], None] | None = None,
     executor: Executor | None = None,
@@ -125,14 +135,14 @@ def stream_log(
         Memory for the whole estimate; refused where the work on one block of rows does not fit.
     batch_rows : int, default None
         Rows that are read at a time in plain passes over the log. None: as many as fit.
-    columns, actions, one_step
+    columns, actions, propensity, one_step
         As in `read_log`.
     progress : callable, default None
         Called with the share of the log that was read.
     executor : concurrent.futures.Executor, default None
         Its workers read the files and query the policy themselves.
     """
-    budget = parse_memory(memory)
+    budget, columns = parse_memory(memory), with_propensity(columns, propensity) or None
     if isinstance(source, Mapping):
         if columns is not None or actions is not None:
             raise InvalidInput(
@@ -156,7 +166,8 @@ def stream_log(
         stream = FileStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
-    stated = {"columns": columns, "actions": known_actions(actions), "one_step": one_step}
+    single = one_step or (isinstance(stream, FileStream) and stream.one_step)
+    stated = {"columns": columns, "actions": known_actions(actions), "one_step": single}
     stream.reading = {name: value for name, value in stated.items() if value}
     stream.plan, stream.executor = plan if batch_rows is None else None, executor
     return stream

@@ -37,13 +37,15 @@ from bondic.methods.propensities import Propensities
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.table import NAME as TABLE
 from bondic.methods.table import Table
+from bondic.methods.value_range import degenerate_range
+from bondic.policies.adapters.rule import action_words
 from bondic.policies.logged_target import LoggedBehavior, LoggedTarget
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.decisions import single_rows
 from bondic.rows.estimand import rebuild, rows_of
-from bondic.rows.inputs import LOGGED, TODAY, GivenLog, take_policy
+from bondic.rows.inputs import LOGGED, TODAY, GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows
 
 RETURNS = "the log's own returns"
@@ -53,7 +55,7 @@ _ROUNDED = 1e-6
 _OTHER: dict[Side, Side] = {"both": "both", "lower": "upper", "upper": "lower"}
 
 
-def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Rows:
+def other_rows(problem: Rows, policy: Any) -> Rows:
     """The same question about another policy; "today" is the one that made the log."""
     if isinstance(policy, Rows):
         same = (policy.log_hash, policy.terms, policy.rows) == (problem.log_hash, problem.terms, problem.rows)
@@ -64,7 +66,7 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
         return replace(policy, initial_states=problem.initial_states)  # one object: a certificate holds it once
     if isinstance(policy, LoggedTarget) or is_today(policy):
-        answering: Any = policy if isinstance(policy, LoggedTarget) else LoggedBehavior()
+        answering: Any = policy if isinstance(policy, LoggedTarget) else chosen_policy(TODAY, problem.source, None)
         if policy == LOGGED and (problem.log.has("target_action_probs") or problem.log.has("target_log_probs")):
             raise InvalidInput(
                 "'logged' may be the policy that made the log, or the one whose probabilities stand in its columns "
@@ -72,13 +74,12 @@ def other_rows(problem: Rows, policy: Any, source: GivenLog | None = None) -> Ro
             )
     else:
         starts = len(problem.initial_states) if problem.initial_states.from_rows else None
-        answering, _ = take_policy(policy, source or GivenLog(problem.log), starts, problem.actions)
+        answering, _ = take_policy(policy, problem.source or GivenLog(problem.log), starts, problem.actions)
     answers = problem.answers
     options: dict[str, Any] = {"draws": answers.draws, "initial_draws": answers.start_draws, "seed": problem.seed}
     made = make_rows(problem.log, answering, problem.initial_states, problem.terms, **options)
-    made = replace(
-        made.restricted(problem.rows), names=problem.names, reading=problem.reading, encodings=problem.encodings
-    )
+    known = {name: getattr(problem, name) for name in ("names", "reading", "encodings", "source")}
+    made = replace(made.restricted(problem.rows), **known)
     vars(made).update({name: vars(problem)[name] for name in ("own_starts",) if name in vars(problem)})  # the same log
     return made
 
@@ -113,6 +114,11 @@ def difference_interval(
         raise InvalidInput(
             f"difference_interval takes a problem, not {kind_of(problem)}: make_problem(log, policy, ...)."
         )
+    if known := degenerate_range(problem):
+        raise InvalidInput(
+            f"There is nothing to compare: {known}, for every policy. State the range of all rewards that are possible, not of "
+            "those that came."
+        )
     other, chosen, why = other_rows(problem, against), as_method(method), ""
     rows, paired = problem, chosen
     if isinstance(chosen, Default):
@@ -140,16 +146,16 @@ def difference_interval(
 
 def policy_names(new: Any, other: Any) -> tuple[str, str]:
     """What two policies are called: by their functions, or as the user wrote them (rules.py:late is late)."""
-    full = [one if isinstance(one, str) else policy_name(one) for one in (new, other)]
+    full = [policy_name(one) if not isinstance(one, str) else action_words(one) for one in (new, other)]
     short = [name.rpartition(":")[2] for name in full]
     names = short if short[0] != short[1] else full
     return (names[0], names[1]) if all(names) and names[0] != names[1] else ("new", names[1] or "the other policy")
 
 
 def policy_name(policy: Any) -> str:
-    """The name of its function; empty where it has none."""
-    name = getattr(getattr(policy, "function", policy), "__name__", "")
-    return name if name.isidentifier() else ""
+    """The name of its function, or of its action; empty where it has none."""
+    name = str(getattr(getattr(policy, "function", policy), "__name__", ""))
+    return "" if name.startswith("<") else name
 
 
 def stated_conditions(result: Result) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bondic.core.balls import Box, Instruments, ValueClass
 from bondic.core.claims import ErrorBudget, ends_of
-from bondic.core.columns import Batch, Cloud
+from bondic.core.columns import Cloud
 from bondic.core.dual.bound import Setting
 from bondic.core.dual.noise import ConstantName, FixedLambda, NoiseBound, Pinelis
 from bondic.core.errors import InvalidInput
@@ -27,6 +27,8 @@ from bondic.errors import TunedOnCertifiedRows
 from bondic.extensions import GaugeQuestion, added_gauges
 from bondic.methods.base import planned_length
 from bondic.rows import Rows
+from bondic.rows.make import from_some_starts
+from bondic.search.sequential.starts import known_starts
 from bondic.search.table import table_kernel
 from bondic.tuning.defaults import (
     ball_of_radius,
@@ -88,8 +90,8 @@ def pilot_rows(method: Dual, problem: Rows) -> int:
 def tuning_problem(problem: Rows, requested: int) -> Rows | None:
     """The pilot as a problem; None when too few of its rows can be used.
 
-    Initial states that were read off the log include later rows: the pilot's first next states stand in for them, or its
-    logged ones where no row has a next state.
+    Initial states that were read off the log include later rows: the pilot's first next states stand in for them, or, where
+    no row has a next state, those of them that the pilot shows.
     """
     start = problem.rows.start
     pilot = problem.load(start, start + requested)
@@ -102,16 +104,24 @@ def tuning_problem(problem: Rows, requested: int) -> Rows | None:
     count = min(_STAND_IN_STARTS, len(rows.next.points) or len(rows))
     if len(rows.next.points):
         starts = Cloud(rows.next.points[:count], rows.next.weights[:count], np.arange(count))
+    elif states.from_rows:
+        shown = int((known_starts(problem, pilot).known_from < pilot.rows.stop).sum())
+        starts = _own_starts(problem, min(count, shown))
     else:
-        starts = Cloud(*_logged_starts(rows, count), np.arange(count))
-    states = InitialStates.exact(starts.points[:, : problem.layout.observation_dim])
+        starts = Cloud(rows.logged[:count], _even(pilot, count), np.arange(count))
+    states = InitialStates.exact(starts.points[:: starts.draws, : problem.layout.observation_dim])
     return replace(pilot, initial=starts, initial_states=states)
 
 
-def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
-    """Logged points of a one-step log, with equal weights on all actions: tuning does not query the policy again."""
-    slots = pilot.layout.slots
-    return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
+def _own_starts(problem: Rows, count: int) -> Cloud:
+    """The first starts of the log with the policy's answers, (count,); of a log in batches no other start is read."""
+    read = problem.initial if getattr(problem.initial, "made", True) else from_some_starts(problem, count).initial
+    return read.cut(0, count)
+
+
+def _even(pilot: Rows, count: int) -> FloatArray:
+    """(count, slots) equal weights on all actions: tuning does not query the policy again."""
+    return np.full((count, pilot.initial.weights.shape[1]), 1.0 / pilot.layout.slots)
 
 
 def make_setting(

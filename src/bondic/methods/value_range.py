@@ -21,6 +21,8 @@ from bondic.search.table import table_kernel
 
 START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
+_LEAST_SHARE = 1e-12
+"""Width of a value range, in units of its largest value, up to which floats do not tell its values apart."""
 _ALL_IN_RANGE = "every function with values in the value range"
 
 
@@ -66,4 +68,5 @@ class WholeRange:
 
 def degenerate_range(problem: Rows) -> str:
     """Why no row can add anything: bets are made in units of the width of the value range, which has to have one."""
-    return "" if range_at_all_times(problem.terms).width else "the ranges leave one possible value"
+    limits = range_at_all_times(problem.terms)
+    return "" if limits.width > _LEAST_SHARE * limits.largest else "the ranges leave one possible value"

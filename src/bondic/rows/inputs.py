@@ -55,6 +55,11 @@ class GivenLog:
         return {} if self.loaded is None else self.loaded.encodings
 
     @property
+    def actions(self) -> tuple[str, ...] | None:
+        """Names of actions that were text, in the order of their numbers; None if they were numbers."""
+        return action_names(self.loaded) or self.log.reading.get("actions")
+
+    @property
     def reading(self) -> Mapping[str, Any]:
         return self.log.reading if self.loaded is None else self.loaded.reading
 
@@ -72,12 +77,14 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
 def take_log(log: Any, **reading: Any) -> GivenLog:
     """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
     options = {name: value for name, value in reading.items() if value is not None and value is not False}
-    if is_log(log) or isinstance(log, LoadedLog):
+    if is_log(log) or isinstance(log, LoadedLog | GivenLog):
         if options:
             raise InvalidInput(
                 f"{next(iter(options))}= says how a file or table is read; the log is {kind_of(log)} already. Leave it "
                 "out."
             )
+        if isinstance(log, GivenLog):
+            return log
         return GivenLog(log.transitions, log) if isinstance(log, LoadedLog) else GivenLog(log)
     if log is None or hasattr(log, "action_probs") or hasattr(log, "sample_action") or callable(log):
         raise InvalidInput(
@@ -129,7 +136,7 @@ def refuse_no_policy(value: Any) -> None:
     if value is None:
         raise InvalidInput(
             "No policy was given: evaluate_policy(log, policy, ...). A policy is a function of all states that returns "
-            "probabilities or actions, an object with action_probs, predict_proba or predict, a number, or a file; 'columns' "
+            "probabilities or actions, an object with action_probs or predict, an action, or a file; 'columns' "
             "if its probabilities stand in the log."
         )
     if is_log(value) or isinstance(value, LoadedLog):
@@ -147,7 +154,7 @@ def take_policy(
     if isinstance(value, LearnedPolicy):
         refuse_unrecorded(source.log)
         return learn(value, source.log, lambda made: _learned(made, source, actions))
-    policy = _with_names(chosen_policy(value, source.loaded, starts), source.names, source.encodings)
+    policy = chosen_policy(value, source, starts)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
@@ -169,26 +176,40 @@ def _learned(made: Any, source: GivenLog, actions: int | None) -> tuple[Any, tup
 def _notes_on(policy: Any) -> tuple[str, ...]:
     """Whether a classifier draws, and which columns a fitted model was queried with."""
     drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
-    found = words_on(policy.model, policy.names) if isinstance(policy, ClassifierPolicy | Rule) else None
+    called = getattr(policy.function, "__name__", "") if isinstance(policy, Rule) else ""
+    if called == "predict" and hasattr(policy.model, "predict_proba"):
+        drawn = (_BEST,)
+    found = (
+        words_on(policy.model, policy.names, policy.encodings) if isinstance(policy, ClassifierPolicy | Rule) else None
+    )
     return drawn if found is None else (*drawn, found)
 
 
 _DRAWN = (
     "The policy draws its action from predict_proba of the classifier. For the action that the classifier finds most likely pass "
-    "its method `predict` in place of the classifier."
+    "the classifier itself."
+)
+_BEST = (
+    "The policy takes the action that `predict` of the classifier says. To draw it from the classifier's probabilities pass its "
+    "method predict_proba (--with policy_output=probabilities)."
 )
 
 
-def chosen_policy(value: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
+def chosen_policy(value: Any, source: GivenLog | None, starts: int | None, **reading: Any) -> Any:
     """A policy of the log's columns, or what `load_policy` makes of it; `starts` as in `take_policy`."""
-    if isinstance(value, str) and value in (LOGGED, TODAY):
+    names = None if source is None else source.actions
+    if isinstance(value, str) and value in (LOGGED, TODAY, COLUMNS):
+        if value in (names or ()):
+            raise InvalidInput(
+                f"{value!r} is an action of the log, and a word for a policy that the log knows. Rename the action in the log."
+            )
+        if value == COLUMNS:
+            return _in_columns(None if source is None else source.loaded, starts)
         return LoggedTarget() if value == LOGGED else LoggedBehavior()
-    if isinstance(value, str) and value == COLUMNS:
-        return _in_columns(loaded, starts)
     if isinstance(value, _READY):
         return value
-    policy = load_policy(value, actions=action_names(loaded), **reading)
-    return policy if loaded is None else _with_names(policy, loaded.names, loaded.encodings)
+    policy = load_policy(value, actions=names, **reading)
+    return policy if source is None else _with_names(policy, source.names, source.encodings)
 
 
 def _with_names(policy: Any, names: tuple[str, ...], encodings: Mapping[str, Encoding]) -> Any:
@@ -196,7 +217,7 @@ def _with_names(policy: Any, names: tuple[str, ...], encodings: Mapping[str, Enc
     if not (names and isinstance(policy, ClassifierPolicy | Rule)):
         return policy
     named = replace(policy, names=names)
-    return replace(named, encodings=encodings) if encodings and isinstance(named, Rule) else named
+    return replace(named, encodings=encodings) if encodings else named
 
 
 def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:
@@ -230,9 +251,11 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
 def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     """Column j of the policy's answers belongs to action j: which text that is cannot be guessed.
 
-    A classifier names its columns, and a policy that stands in the log has none of its own.
+    The classes of a classifier name its columns, and a policy that stands in the log has none of its own.
     """
     names = action_names(loaded)
+    if names == tuple(map(str, range(len(names or ())))):  # their numbers
+        return
     named = (
         isinstance(policy, ClassifierPolicy) and np.asarray(getattr(policy.model, "classes_", ())).dtype.kind in "UO"
     )

@@ -44,6 +44,7 @@ class Prefixes:
             log=problem.log.read(cut),
             kept=tuple(batch.cut(cut) for batch in problem.kept if batch.rows.start < row),
             following=None,
+            source=None,
         )
         return self._with_starts(known, int(np.searchsorted(self._start_rows, row))) if self._own_starts else known
 

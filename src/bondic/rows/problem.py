@@ -39,6 +39,7 @@ def make_problem(
     columns: Mapping[str, Any] | None = None,
     missing: Any = None,
     actions: Sequence[str | int] | int | None = None,
+    propensity: str | float | Mapping[str, float] | None = None,
     one_step: bool = False,
     trust_pickle: bool = False,
 ) -> Rows:
@@ -52,9 +53,9 @@ def make_problem(
         Transitions, the result of `read_log` or `stream_log`, or anything that `read_log` reads. A streamed log gives the same
         interval, bit for bit.
     policy : object
-        Anything that `load_policy` takes: an object with action_probs, sample_action, predict_proba or predict; a function of
-        all states that returns probabilities or actions; a dict {state: action}; a number; a file. "columns" if the log holds
-        its probabilities of all actions, "logged" if it holds those of the logged actions.
+        Anything that `load_policy` takes: an object with action_probs, sample_action or predict; a function of all states that
+        returns probabilities or actions; a dict {state: action}; an action, by its number or name; a file. "columns" if the log
+        holds its probabilities of all actions, "logged" if it holds those of the logged actions.
     initial : InitialStates, default None
         Initial states, as you state them; None: the value is the mean over the starts of this log, or of its population.
     population : {"iid"}, default None
@@ -79,7 +80,7 @@ def make_problem(
         Seed of these draws. It must not depend on the log; use another one if W was tuned on a log with draws of this seed.
     accept : iterable of str or None, default ()
         Kinds of findings that are no error in this log: each becomes an assumption that you state. None skips the inspection.
-    columns, missing, actions, one_step, trust_pickle
+    columns, missing, actions, propensity, one_step, trust_pickle
         How the log is read, as in `read_log`.
     """
     refuse_no_policy(policy)
@@ -95,7 +96,13 @@ def make_problem(
     )
     stated_terms(0.0 if gamma is None or one_step else gamma)  # a slip here need not wait for a long log
     source = take_log(
-        log, columns=columns, missing=missing, actions=actions, one_step=one_step, trust_pickle=trust_pickle
+        log,
+        columns=columns,
+        missing=missing,
+        actions=actions,
+        propensity=propensity,
+        one_step=one_step,
+        trust_pickle=trust_pickle,
     )
     terms = stated_terms(0.0 if source.one_step else gamma)
     starts = take_initial(initial, source.log, population)
@@ -106,4 +113,6 @@ def make_problem(
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
     notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)
-    return replace(rows, names=source.names, notes=notes, reading=source.reading, encodings=source.encodings)
+    return replace(
+        rows, names=source.names, notes=notes, reading=source.reading, encodings=source.encodings, source=source
+    )

@@ -94,6 +94,7 @@ class Rows:
     reading: Mapping[str, Any] = field(
         default_factory=dict
     )  # what was stated on reading it, as arguments of `read_log`
+    source: Any = None  # the log as it was given, with all that is known of it: what another policy is read with
     kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
     coded: CodedColumns | None = None  # they as numbers of states, where these are few
 
@@ -235,7 +236,7 @@ class Rows:
         nothing = np.zeros((0, self.layout.dimension)), np.zeros((0, self.layout.slots)), np.zeros(0, np.int64)
         return replace(
             self, initial=Cloud(*nothing), initial_states=InitialStates.exact(np.zeros((1, self.layout.observation_dim))),
-            answers=self.answers.without_starts(self.layout.action_dim), notes=(), validity_notes=(),
+            answers=self.answers.without_starts(self.layout.action_dim), notes=(), validity_notes=(), source=None,
         )  # fmt: skip
 
     def policies(self) -> tuple[Rows, ...]:

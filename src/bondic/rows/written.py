@@ -13,7 +13,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.probabilities import first_rows
 from bondic.data.transitions import Transitions
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows.inputs import COLUMNS, chosen_policy
+from bondic.rows.inputs import COLUMNS, GivenLog, chosen_policy
 
 _NEXT, _START, _LOGGED = "written_next", "written_start", "written_logged"
 """Names under which they are stored."""
@@ -29,7 +29,7 @@ class WrittenProbabilities:
     def of(loaded: LoadedLog) -> WrittenProbabilities:
         """Those of a log that was read; refused where it has none."""
         first = first_rows(loaded.transitions)
-        found = chosen_policy(COLUMNS, loaded, first.size)
+        found = chosen_policy(COLUMNS, GivenLog(loaded.transitions, loaded), first.size)
         following = np.asarray(found.next_probs, dtype=np.float64)
         start = np.zeros_like(following)
         start[first] = found.initial_probs

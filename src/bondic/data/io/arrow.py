@@ -58,11 +58,12 @@ def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) 
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
     categorical = pa.types.is_dictionary(whole.type)
     if categorical:
-        whole = whole.dictionary_decode()
+        whole = _plain_text(whole.dictionary).take(whole.indices)
+    whole = _plain_text(whole)
     kind = whole.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _lists(whole, name, label)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text(whole, name, label, lists_as_text)
     if pa.types.is_null(kind):
         return Column(np.zeros(len(whole)), np.ones(len(whole), dtype=bool))
@@ -74,6 +75,11 @@ def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) 
             "Dates and times can be given as numbers (hours since the start of the episode, say)."
         )
     return _numbers(whole, categorical)
+
+
+def _plain_text(values: pa.Array) -> pa.Array:
+    """Text of polars (`string_view`), for which Arrow has few functions, as plain text; everything else as it is."""
+    return values.cast(pa.large_string()) if values.type == pa.string_view() else values
 
 
 def _numbers(values: pa.Array, categorical: bool = False) -> Column:

@@ -19,8 +19,9 @@ from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.missing_columns import Following, following_rows, refuse_long_lines
-from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
+from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions, stated_propensity
 from bondic.data.io.table import SourceTable
+from bondic.data.names import CLOCKS
 from bondic.data.transitions import Transitions
 from bondic.errors import ValidityNote, ValidityWarning, shown
 
@@ -49,12 +50,14 @@ class Assembly:
             one_step=one_step,
             look=table.load,
         )
+        one_step = one_step or found.single
         if probabilities.lists_of_all_actions(table, found.columns):
             self.probs["logged_action_probs"] = found.columns["target_action_probs"]
             found = replace(
                 found, columns={p: group for p, group in found.columns.items() if p != "target_action_probs"}
             )
-        self.parts = Parts(table, found.columns, treatment, known_actions(actions), one_step=one_step)
+        own = {"one_step": one_step, "stateless": found.stateless, "propensity": stated_propensity(columns)}
+        self.parts = Parts(table, found.columns, treatment, known_actions(actions), **own)
         self.notes = [
             *(note for note in table.notes if not isinstance(note, ValidityNote)),
             *(self._says(part, group) for part, group in {**found.columns, **self.probs}.items()),
@@ -200,11 +203,6 @@ def _starts_known(log: Transitions) -> bool:
     return log.episode_ids is not None or bool((log.terminations | np.asarray(log.truncations)).any())
 
 
-_CLOCKS = (
-    "timestamp", "timestamps", "time_stamp", "time", "date", "datetime", "date_time", "ts", "t", "event_time", "event_timestamp",
-    "created_at", "logged_at",
-)  # fmt: skip
-"""Names that say time, whatever their case."""
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 """Dates that stand in the order of their letters."""
 
@@ -212,7 +210,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> ValidityNote | None:
     """A warning where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
     for name in table.names:
-        if name in used or name.lower() not in _CLOCKS:
+        if name in used or name.lower() not in CLOCKS:
             continue
         ticks = _ticks(table, name)
         if ticks is None or ticks.shape != (joined.size + 1,):

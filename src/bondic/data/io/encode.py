@@ -296,7 +296,9 @@ def _refuse_spoiled_numbers(name: str, column: Column, source: str) -> None:
     if sum(words.values()) * 2 <= len(words):
         return
     odd = next((row for row, value in enumerate(values) if not gone[row] and not words[value]), None)
-    where = "all of them, but as text" if odd is None else f"{one_line(repr(values[odd]))} at row {numbered(odd)}"
+    if odd is None:  # text on purpose: names
+        return
+    where = f"{one_line(repr(values[odd]))} at row {numbered(odd)}"
     raise InvalidInput(
         f"{source}: {one_line(name)} is text although most of its values are numbers ({where}). Write numbers, leave the "
         "field empty where a value is missing, or code the column yourself if these are categories."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.proposals import ReadColumn, not_found, options
-from bondic.data.names import ALIASES, DONE_NAMES, REQUIRED, given_columns, match_one
+from bondic.data.names import ALIASES, DONE_NAMES, OF_AN_EXPERIMENT, REQUIRED, given_columns, is_key, match_one
 from bondic.errors import ValidityNote, shown
 
 _ONE_OR_ALL = ("target_probs", "target_action_probs")
@@ -20,6 +20,8 @@ class ColumnMap:
 
     columns: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
+    stateless: bool = False  # there is no state: decisions are made in one situation
+    single: bool = False  # nor is there anything that tells episodes: every row is one
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -38,24 +40,40 @@ def find_columns(
 
     Parts in `skip` are not looked for. `look` reads a column, for proposals.
     """
-    names = list(present)
+    names, stateless = list(present), False
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(stated or {}).items():
         found[part] = given_columns(part, value, names)
     taken = {column for group in found.values() for column in group}
     for part, aliases in ALIASES.items():
-        single = _ONE_OR_ALL if part == "logged_action_probs" else ()
-        free = [name for name in names if name.lower() not in single]
+        lone = _ONE_OR_ALL if part == "logged_action_probs" else ()
+        free = [name for name in names if name.lower() not in lone]
         if part not in found and part not in skip and (group := match_one(part, aliases, free, taken)):
             found[part] = group
             taken |= set(group)
     if {"target_action_probs", "target_log_probs"} & set(found):
         required = {"rewards"} & set(required)  # nothing else is needed of a policy that is known by these columns
-    missing = [part for part in required if part not in found]
+    elif stateless := "observations" not in found and ("observations" in skip or _experiment(names, found, taken)):
+        required = [part for part in required if part != "observations"]
+    single = stateless and "terminations" not in skip and not {*_OF_EPISODES} & {*found}
+    missing = [part for part in required if part not in found and not (single and part == "terminations")]
     if missing:
         raise InvalidInput(not_found(missing, found, names, taken, skip, look))
     _refuse_shared(found)
-    return ColumnMap(found, _notes(found))
+    return ColumnMap(found, _notes(found), stateless, single)
+
+
+_OF_EPISODES = ("next_observations", "terminations", "truncations", "episode_ids", "timesteps")
+
+
+def _experiment(names: list[str], found: dict[str, tuple[str, ...]], taken: set[str]) -> bool:
+    """Whether the table holds actions, rewards, propensities, ids and times, and nothing else; `found` is filled in."""
+    more = {part: match_one(part, also, names, taken) for part, also in OF_AN_EXPERIMENT.items() if part not in found}
+    used = taken.union(*more.values())
+    if {*_OF_EPISODES} & {*found} or not all(more.values()) or not all(name in used or is_key(name) for name in names):
+        return False
+    found.update(more)
+    return True
 
 
 _APART = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,12 @@ class Encoding:
     kind: Literal["one-hot", "codes", "actions"]
     values: tuple[str, ...]
     columns: tuple[str, ...]
+
+
+def source_columns(names: Sequence[str], encodings: Mapping[str, Encoding]) -> tuple[str, ...]:
+    """The columns that observations came from: a text column in place of what it became."""
+    text = {column: name for name, coding in encodings.items() if coding.kind != "actions" for column in coding.columns}
+    return tuple(dict.fromkeys(text.get(name, name) for name in names))
 
 
 @dataclass(frozen=True)

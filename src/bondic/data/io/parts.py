@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,9 @@ from bondic.data.io.proposals import ReadColumn
 from bondic.data.io.table import Column, SourceTable
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, OF_ALL_ACTIONS, REQUIRED, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
-from bondic.errors import kind_of, shown
+from bondic.errors import ValidityNote, kind_of, shown
 
-Given = Mapping[str, str | Iterable[str] | None]
+Given = Mapping[str, str | Iterable[str] | float | Mapping[str, float] | None]
 
 _MAX_LISTED = 100
 _MAX_STATED = 2**20
@@ -41,10 +43,46 @@ def checked_columns(columns: Any) -> dict[str, Any]:
     for part, value in dict(columns or {}).items():
         if part not in ALIASES:
             raise InvalidInput(unknown_part(part, ALIASES))
+        if part == _LOGGED and isinstance(value, Real | Mapping):
+            numbers = value.values() if isinstance(value, Mapping) else (value,)
+            if not all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
+                raise InvalidInput(f"propensity= is {value!r}; {_PROPENSITY}")
+            continue
         names = value if isinstance(value, Sequence) else (None,)
         if value is not None and not all(isinstance(name, str) for name in names):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
+
+
+_LOGGED = "behavior_action_probs"
+_PROPENSITY = (
+    "it is a column, the probability of every action (0.5), or one for each, {'A': 0.3, 'B': 0.7} (--propensity COLUMN, 0.5, or "
+    "A=0.3,B=0.7)."
+)
+
+
+def with_propensity(columns: Any, propensity: Any) -> dict[str, Any]:
+    """The columns with the one of propensities, or with these as a number, or as a number for every action."""
+    found = checked_columns(columns)
+    if propensity is None:
+        return found
+    if found.get(_LOGGED) is not None:
+        raise InvalidInput(f"propensity= and columns={{'{_LOGGED}': ...}} state the same twice: keep one of them.")
+    if not isinstance(propensity, str | Real | Mapping):
+        raise InvalidInput(f"propensity= is {kind_of(propensity)}; {_PROPENSITY}")
+    if isinstance(propensity, Mapping):  # actions as the log names them: true and 1.0 are 1
+        propensity = {str(int(one) if _is_code(one) else one): number for one, number in propensity.items()}
+    return checked_columns(found | {_LOGGED: propensity})
+
+
+def _is_code(action: Any) -> bool:
+    return isinstance(action, Real | np.bool_) and float(action).is_integer()
+
+
+def stated_propensity(columns: Given | None) -> Any:
+    """Propensities that were stated as numbers; None where they are a column, or unknown."""
+    stated = (columns or {}).get(_LOGGED)
+    return stated if isinstance(stated, Real | Mapping) else None
 
 
 def find_parts(
@@ -57,6 +95,8 @@ def find_parts(
 ) -> tuple[ColumnMap, set[str], dict[str, tuple[str, ...]]]:
     """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
     stated = checked_columns(stated)
+    if known := stated_propensity(stated) is not None:  # no column
+        stated = {**stated, **dict.fromkeys((_LOGGED, "behavior_log_probs"))}
     if one_step:
         optional = (*optional, "terminations")
         stated = {part: value for part, value in stated.items() if part not in UNUSED} | dict.fromkeys(UNUSED)
@@ -66,15 +106,15 @@ def find_parts(
             "columns={part: None} states that the log has none; that is possible for "
             f"{', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} only."
         )
-    given = {part: value for part, value in stated.items() if value is not None}
-    required = [
-        part for part in REQUIRED if part not in {*optional, *(absent - {"observations", "actions", "rewards"})}
-    ]
+    given: dict[str, Any] = {part: value for part, value in stated.items() if value is not None}
+    required = [part for part in REQUIRED if part not in {*optional, *(absent - {"observations"})}]
     found = find_columns(names, given, required=required, skip=absent, look=look)
     refuse_both(found.columns)
     probs = {part: group for part, group in found.columns.items() if part in OF_ALL_ACTIONS}
     rest = {part: group for part, group in found.columns.items() if part not in OF_ALL_ACTIONS}
-    return ColumnMap(rest, found.notes), absent, probs
+    known = known or bool({_LOGGED, "behavior_log_probs"} & {*rest})
+    notes = (*found.notes, ValidityNote(_CHANCE)) if found.stateless and not known else found.notes
+    return replace(found, columns=rest, notes=notes), absent, probs
 
 
 def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] | None:
@@ -108,6 +148,18 @@ def _listed(known: Sequence[str]) -> str:
     return ", ".join(pairs) if len(pairs) <= _MAX_LISTED else shown(pairs)
 
 
+_CHANCE = (
+    "There are no columns for observations and propensities. The answer holds if nothing that moves the outcomes had a part in "
+    "choosing the actions, as in an experiment. If they were drawn, say how: propensity=0.5, or a column (--propensity)."
+)
+_OFF = 1e-6
+_MOST_NAMES = 256
+"""Whole floats from here on are quantities."""
+_STATELESS = (
+    "There is no column for observations: all decisions are made in one situation, and policies are told no more of it."
+)
+
+
 class Parts:
     """Reads the parts of a table, and says what was done."""
 
@@ -119,9 +171,12 @@ class Parts:
         actions: tuple[str, ...] | None = None,
         *,
         one_step: bool = False,
+        stateless: bool = False,
+        propensity: Any = None,  # a number, or one for every action
+        whole: bool | None = None,
     ) -> None:
         self.table, self.columns, self.treatment, self.known_actions = table, columns, treatment, actions
-        self.one_step = one_step
+        self.one_step, self.stateless, self.propensity, self.whole = one_step, stateless, propensity, whole
         self.notes: list[str] = []
         self.encodings: dict[str, Encoding] = {}
         self.unrecorded: tuple[str, ...] = ()  # parts for which others stand in
@@ -137,6 +192,8 @@ class Parts:
             if part in self.columns:
                 reads[part] = partial(self._typed, part, n)
         parts, wrong = self._all_of(reads)
+        if self.propensity is not None and "actions" in parts:
+            parts[_LOGGED] = self._propensities(parts["actions"])
         parts = {"rewards": rewards, **dict.fromkeys(("actions", *_SINGLE)), **parts}
         if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
@@ -145,7 +202,8 @@ class Parts:
         if wrong := wrong + more:
             raise wrong[0] if len(wrong) == 1 else InvalidInput(" Also: ".join(dict.fromkeys(map(str, wrong))))
         encoded: Encoded = found["states"]
-        self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
+        asked = ("actions",) if self.stateless else ("observations", "actions")
+        self.unrecorded = tuple(part for part in asked if part not in self.columns)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings
         parts["observations"], parts["next_observations"] = encoded.observations, encoded.following
@@ -160,6 +218,9 @@ class Parts:
         if "observations" in self.columns:
             here, following = self.columns["observations"], self.columns.get("next_observations")
             return encode_observations(self.table, here, following, ended, self.treatment)
+        if self.stateless:
+            none = np.zeros((rows, 1))
+            return Encoded(none, none, ("state",), {}, (_STATELESS,))
         told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
         return steps_as_observations(self.table.source, parts, rows, **told)
 
@@ -216,18 +277,56 @@ class Parts:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
             return self._action_codes(columns[0].values)
         values = columns[0].values if len(columns) == 1 else np.column_stack([column.values for column in columns])
+        values = self._whole(values)
         if self._are_names(values):
             return self._numbers_as_names(values.reshape(n))
         if self.known_actions is not None:
             self._stated(values, self.known_actions)
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
-        if values.dtype.kind == "f" and flat.shape[1] == 1 and np.all(np.isfinite(flat) & (flat == np.rint(flat))):
-            self.notes.append(
-                "Actions are whole numbers stored as floats: read as continuous. Store integers if discrete."
-            )
-        elif values.dtype.kind in "biu" and flat.shape[1] > 1:
+        if values.dtype.kind in "biu" and flat.shape[1] > 1:
             self.notes.append(f"Actions have {flat.shape[1]} integer dimensions: read as continuous.")
         return values
+
+    def _whole(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Floats 0.0, 1.0, ... as numbers of actions; `whole`, of a log in batches, says what those of the first rows were."""
+        if values.dtype.kind != "f" or values.size != len(values) or self.whole is False:
+            return values
+        wrong = _arrays.first(~((values >= 0) & (values < _MOST_NAMES) & (values == np.rint(values))).reshape(-1))
+        if wrong is None:
+            self.notes.append(
+                "Actions are whole numbers stored as floats: they are names, as whole numbers are. If they are quantities, pass "
+                "arrays, Transitions(...)."
+            )
+            return values.astype(np.int64)
+        if self.whole:
+            raise InvalidInput(
+                f"{self.table.source}: the action at row {numbered(wrong)} is {values.flat[wrong]}; those of the first rows are "
+                "whole numbers, which are names. If they are quantities, load the log as a whole, read_log (no --with memory)."
+            )
+        return values
+
+    def _propensities(self, actions: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """b(a_i) where it was stated as a number for every action."""
+        if actions.size != len(actions) or actions.dtype.kind not in "biu":
+            raise InvalidInput("propensity= as a number is for discrete actions. A density needs a column.")
+        coding, (taken, place) = self.encodings.get("actions"), np.unique(actions.astype(np.int64), return_inverse=True)
+        seen = [str(k) if coding is None else coding.values[k] for k in taken.tolist()]
+        if not isinstance(self.propensity, Mapping) and coding is None and self.treatment.streamed:
+            raise InvalidInput(
+                "propensity= as one number: a streamed log has to know the actions beforehand, actions=2."
+            )
+        names = seen if coding is None else coding.values
+        stated = self.propensity if isinstance(self.propensity, Mapping) else dict.fromkeys(names, self.propensity)
+        if lacking := [name for name in seen if name not in stated]:
+            raise InvalidInput(f"propensity= has no number for {shown(lacking)}, but for {shown(stated)}.")
+        if not (all(0 <= number <= 1 for number in stated.values()) and abs(sum(stated.values()) - 1) <= _OFF):
+            listed = ", ".join(f"{name}: {number:g}" for name, number in stated.items())
+            raise InvalidInput(
+                f"propensity= gives {listed}: {sum(stated.values()):g} in all, and probabilities of all actions are 1 in all. "
+                "State one for every action, those that were never taken included: propensity={'A': 0.3, 'B': 0.7} "
+                "(--propensity A=0.3,B=0.7). One number is the probability of each of them."
+            )
+        return np.array([stated[name] for name in seen])[place.reshape(-1)]
 
     def _stated(self, values: npt.NDArray[Any], known: tuple[str, ...]) -> None:
         """Actions that are numbers, beside a statement of what they are: how many there are is taken from it."""
@@ -264,20 +363,15 @@ class Parts:
 
     def _action_codes(self, values: npt.NDArray[Any], kind: str = "text") -> npt.NDArray[np.int64]:
         texts = values.tolist()
-        if kind == "text" and self.known_actions is None and all(text.isdecimal() and len(text) < 19 for text in texts):
-            numbers = np.array([int(text) for text in texts], dtype=np.int64)
-            if self._are_names(numbers):
-                return self._numbers_as_names(numbers)
-            self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
-            return numbers
         if self.known_actions is None and self._in_parts:
-            first = next(row for row, text in enumerate(texts) if not text.isdecimal() or int(text) >= _NAMED)
+            first = 0 if kind == "text" else next(row for row, text in enumerate(texts) if int(text) >= _NAMED)
             raise InvalidInput(
                 f"{self.table.source}: actions are {kind}: {one_line(repr(texts[first]))} at row {numbered(first)}. A part of a "
                 "log cannot list those of others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
                 "they count from 0, say how many there are, actions=K (--actions K); or read it whole."
             )
-        known = self.known_actions or tuple(sorted(set(texts)))
+        longer = len if all(text.isdecimal() for text in texts) else bool  # 2 before 10
+        known = self.known_actions or tuple(sorted(set(texts), key=lambda text: (longer(text), text)))
         code = {text: index for index, text in enumerate(known)}
         if (row := next((row for row, text in enumerate(texts) if text not in code), None)) is not None:
             raise InvalidInput(

@@ -43,6 +43,11 @@ def not_found(
         text += f" Usual names: {', '.join(first[:4])}, or numbered ones such as {first[0]}_0, {first[0]}_1."
         text += _resembling(missing[0], names, taken)
     text += proposal.words
+    if "observations" in missing and "actions" in parts:
+        text += (
+            " That no policy looks at a state, as in a plain experiment, is stated by columns={'observations': None} "
+            "(--columns observations=none)."
+        )
     if "terminations" in missing:
         text += (
             " That nothing ever terminates is stated by columns={'terminations': None} (--columns terminations=none), that every "

@@ -16,9 +16,9 @@ from bondic.data.io.arrow import arrays_table, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.formats import FORMATS
-from bondic.data.io.loaded import Coding, Encoding, LoadedLog
+from bondic.data.io.loaded import Coding, Encoding, LoadedLog, source_columns
 from bondic.data.io.mapping import read_mapping, read_npz, read_records
-from bondic.data.io.parts import Given, checked_columns, known_actions
+from bondic.data.io.parts import Given, known_actions, with_propensity
 from bondic.data.io.per_episode import whole_table
 from bondic.data.io.table import SourceTable
 from bondic.data.names import ALIASES, match_one, natural
@@ -44,6 +44,7 @@ def read_log(
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
     actions: Sequence[str | int] | int | None = None,
+    propensity: str | float | Mapping[str, float] | None = None,
     one_step: bool = False,
     trust_pickle: bool = False,
     categories: Mapping[str, Sequence[str]] | None = None,
@@ -61,7 +62,7 @@ def read_log(
         bandit logs; a table (pandas, polars, pyarrow: anything with an Arrow stream); a mapping of arrays.
     columns : mapping, default None
         Part of a transition -> column, where names are unusual: {"rewards": "payoff", "observations": ["age", "lab_*"]}.
-        {"truncations": None} (or terminations) states that the log has none.
+        {"truncations": None} (or terminations) states that the log has none, {"observations": None} that policies know no state.
     missing : "indicator" or {column: value}, default None
         What to do with gaps in observations: fill 0, or your value, and add a 0/1 column that marks them. None: refuse gaps.
     categorical : "one-hot" or "codes", default None
@@ -69,6 +70,9 @@ def read_log(
     actions : sequence or int, default None
         Names of text actions in the order of their numbers, actions that were never taken included; or the number of actions.
         None: the names that occur, sorted.
+    propensity : str, float or {action: float}, default None
+        Probabilities with which the logged actions were taken: their column, the probability of every action (0.5 for two arms
+        that are equally likely), or one for each, {"A": 0.3, "B": 0.7}. None: a column of a usual name, if there is one.
     one_step : bool, default False
         States that every row is an episode of its own (a bandit log): next observations and ends are not needed.
     trust_pickle : bool, default False
@@ -78,7 +82,7 @@ def read_log(
     like : LoadedLog, default None
         A log that was read before: text gets the same numbers as there, and a new value is refused.
     """
-    columns = checked_columns(columns) or None
+    columns = with_propensity(columns, propensity) or None
     before = like.coding if isinstance(like, LoadedLog) else like or Coding(())
     known = {name: coding.values for name, coding in before.encodings.items() if coding.kind != "actions"}
     treatment = Treatment(missing, categorical, categories={**(categories or {}), **known}, like=before.names)
@@ -124,6 +128,8 @@ def _from_object(source: Any, label: str, columns: Given | None) -> SourceTable:
         return read_records(source, label)
     if minari.is_minari_dataset(source):
         return minari.read_minari_dataset(source)
+    if hasattr(source, "collect_schema") and hasattr(source, "collect"):  # a lazy frame of polars
+        source = source.collect()
     if is_arrow_like(source):
         return _from_frame(source, label, columns)
     raise InvalidInput(
@@ -221,12 +227,6 @@ def read_states(
             f"log's observations {dimension}. They need the columns of the observations, one row per state."
         )
     return states, None if weight is None else _numbers(table, weight).ravel()
-
-
-def source_columns(names: Sequence[str], encodings: Mapping[str, Encoding]) -> tuple[str, ...]:
-    """The columns that observations came from: a text column in place of what it became."""
-    text = {column: name for name, coding in encodings.items() if coding.kind != "actions" for column in coding.columns}
-    return tuple(dict.fromkeys(text.get(name, name) for name in names))
 
 
 def _numbers(table: SourceTable, name: str, coding: Encoding | None = None) -> FloatArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data.io.npz import load_arrays
-from bondic.errors import PolicyError, kind_of, shown
+from bondic.errors import PolicyError, did_you_mean, kind_of, shown
 from bondic.folders import near
 from bondic.modules import import_object, load_pickle
 from bondic.policies.adapters import fitted, onnx, rule
@@ -35,15 +35,16 @@ def load_policy(
     ----------
     spec : object
         `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file (.npz, .onnx,
-        and with `trust_pickle` .pkl, .joblib), or the model itself: an object with `predict_proba` or `predict`, a function of
-        all states that returns probabilities (n, actions) or one action per state (n,), a dict {state: action}, or a number,
-        which is that action everywhere.
+        and with `trust_pickle` .pkl, .joblib), or the model itself: an object with `predict`, a function of all states that
+        returns probabilities (n, actions) or one action per state (n,), a dict {state: action}, or an action, by its number or
+        its name, which is taken everywhere.
     trust_pickle : bool, default False
         Whether pickled files are loaded: they can run code.
     actions : int or sequence, default None
         Number of actions; or their names in the order of the log, for a policy that answers with names.
     output : {"probabilities", "logits", "actions"}, default None
-        What an ONNX model returns; actions are continuous and deterministic.
+        What an ONNX model returns; actions are continuous and deterministic. Of a classifier: "probabilities" draws its action
+        from `predict_proba`, in place of the one that `predict` says.
 
     Examples
     --------
@@ -55,18 +56,32 @@ def load_policy(
     if output not in (None, *onnx.OUTPUTS):
         raise InvalidInput(f"output={output!r} is not known: 'probabilities', 'logits', or 'actions' (continuous).")
     if not isinstance(spec, str | Path):
-        return adapt(spec, actions, type(spec).__name__)
-    path = Path(spec)
+        return adapt(spec, actions, type(spec).__name__, output)
+    path, names = Path(spec), () if actions is None or isinstance(actions, int) else tuple(map(str, actions))
+    if isinstance(spec, str) and (action := _action(spec, names)) is not None:
+        return _named(rule.constant(action), actions)
     if _is_file(path):
         if path.suffix.lower() == ".onnx" and path.stat().st_size:
             return onnx.load_onnx(path, output)
-        return _from_file(path, actions, trust_pickle)
+        return _from_file(path, actions, output, trust_pickle)
     if isinstance(spec, str) and ":" in spec:
-        return adapt(_call_factory(import_object(spec), spec), actions, spec)
+        return adapt(_call_factory(import_object(spec), spec), actions, spec, output)
     raise InvalidInput(
         f"There is no file {one_line(spec, 200)}, and it is not of the form module:object.{near(path)} A policy is "
-        "module:object, file.py:object, or a file .npz, .onnx, .pkl, .joblib."
+        f"module:object, file.py:object, a file .npz, .onnx, .pkl, .joblib, or an action of the log"
+        f"{f': {shown(names)}.{did_you_mean(str(spec), names)}' if names else '.'}"
     )
+
+
+def _action(spec: str, names: Sequence[str]) -> str | float | None:
+    """The action that the text names, or its number; None where it is neither."""
+    if names:
+        return spec if spec in names else None
+    try:
+        number = float(spec)
+    except ValueError:
+        return None
+    return (int(number) if number.is_integer() else number) if np.isfinite(number) else None
 
 
 def _is_file(path: Path) -> bool:
@@ -76,13 +91,13 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def adapt(candidate: Any, actions: int | Sequence[Any] | None, spec: str) -> Any:
+def adapt(candidate: Any, actions: int | Sequence[Any] | None, spec: str, output: str | None) -> Any:
     """Wrap what another library made; what already is a policy is returned as it is."""
     if not isinstance(candidate, type):
         if callable(getattr(candidate, "action_probs", None)) or callable(getattr(candidate, "sample_action", None)):
             return candidate
-        if fitted.is_classifier(candidate):
-            return fitted.ClassifierPolicy(candidate, actions)
+        if (classifier := fitted.classifier_of(candidate, output)) is not None:
+            return fitted.ClassifierPolicy(classifier, actions)
         if (made := _rule(candidate, spec)) is not None:
             return _named(made, actions)
     raise _refusal(candidate, spec)
@@ -109,7 +124,7 @@ def _named(made: Any, actions: int | Sequence[Any] | None) -> Any:
 
 
 def _refusal(candidate: Any, spec: str) -> InvalidInput:
-    known = "an object with action_probs(observations), sample_action(observations, rng), predict_proba or predict"
+    known = "an object with action_probs(observations), sample_action(observations, rng) or predict"
     if isinstance(candidate, type):
         return InvalidInput(f"{candidate.__name__} is a class. Pass an object of it: {candidate.__name__}(...).")
     if isinstance(candidate, np.ndarray | list | tuple):
@@ -120,11 +135,11 @@ def _refusal(candidate: Any, spec: str) -> InvalidInput:
         )
     return InvalidInput(
         f"{one_line(spec, 200)} is {kind_of(candidate)}, which is no policy. A policy is {known}, a function of all "
-        "states, a dict {state: action}, or a number (that action everywhere)."
+        "states, a dict {state: action}, or an action, by its number or name."
     )
 
 
-def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bool) -> Any:
+def _from_file(path: Path, actions: int | Sequence[Any] | None, output: str | None, trust_pickle: bool) -> Any:
     ending = path.suffix.lower()
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
@@ -136,7 +151,7 @@ def _from_file(path: Path, actions: int | Sequence[Any] | None, trust_pickle: bo
                 f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
                 "NPZ, or pass trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
             )
-        return adapt(load_pickle(path), actions, path.name)
+        return adapt(load_pickle(path), actions, path.name, output)
     if ending == ".py":
         raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
     raise InvalidInput(

@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -73,7 +74,7 @@ class Rule:
         given = (
             as_frame(observations, self.names, self.encodings)
             if framed
-            else given_to(self.model, observations, self.names)
+            else given_to(self.model, observations, self.names, self.encodings)
         )
         try:
             answer = self.function(given)
@@ -225,9 +226,20 @@ def _may_draw(predict: Callable[..., Any]) -> bool:
         return False
 
 
-def constant(action: Real) -> Rule:
-    """The same action everywhere."""
-    return Rule(lambda observations: np.full(len(observations), action), what=f"The policy {action!r}")
+def constant(action: Real | float | str) -> Rule:
+    """The same action everywhere, by its number or its name."""
+    always = partial(_everywhere, action)
+    always.__name__ = action_words(action if isinstance(action, str) else f"{action:g}")  # type: ignore[attr-defined]
+    return Rule(always, what=f"The policy {action!r}")
+
+
+def action_words(name: str) -> str:
+    """What an action is called in a sentence: a number alone would be read as a value."""
+    return f"action {name}" if name.isdecimal() else one_line(name)
+
+
+def _everywhere(action: Any, observations: FloatArray) -> npt.NDArray[Any]:
+    return np.full(len(observations), action)
 
 
 def looked_up(table: Mapping[Any, Any]) -> Rule:
