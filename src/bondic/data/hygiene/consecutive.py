@@ -74,6 +74,8 @@ class EpisodeIndex:
         self.ends: npt.NDArray[np.int8] = np.zeros(0, dtype=np.int8)  # 0 open, 1 terminated, 2 truncated
         self.contents: Marks = np.zeros(0, dtype=np.uint64)
         self.paths: Marks = np.zeros(0, dtype=np.uint64)  # contents without rewards, where states are continuous
+        self.returns: FloatArray = np.zeros(0)  # sums of rewards, and of actions where they are numbers of actions
+        self.acts: FloatArray = np.zeros(0)
         self.first_rows: IntArray = np.zeros(0, dtype=np.int64)
         self.start_marks: Marks = np.zeros(0, dtype=np.uint64)
         self._sorted: IntArray = np.zeros(0, dtype=np.int64)  # order of ids by value
@@ -94,7 +96,8 @@ class EpisodeIndex:
         episodes = Episodes(rows.ids)
         _, paths, marks = row_marks(log)
         paths = marks if log.discrete_observations else paths
-        starts = self._register(ids, {"contents": marks, "paths": paths}, fresh)
+        sums = {"returns": log.rewards, "acts": log.actions if log.discrete_actions else np.zeros(len(log))}
+        starts = self._register(ids, {"contents": marks, "paths": paths}, sums, fresh)
         last = np.sort(episodes.last)
         self._carried = rows.take(last[last >= offset])
         return ConsecutiveRows(  # pairs of two carried rows do not exist: one row per episode is carried
@@ -102,7 +105,9 @@ class EpisodeIndex:
             offset + np.arange(len(ids), dtype=np.int64), marks, paths, bool(log.discrete_observations),
         )  # fmt: skip
 
-    def _register(self, ids: IntArray, marks: Mapping[str, Marks], rows: EpisodeRows) -> IntArray:
+    def _register(
+        self, ids: IntArray, marks: Mapping[str, Marks], sums: Mapping[str, npt.NDArray[Any]], rows: EpisodeRows
+    ) -> IntArray:
         """Update the episodes; returns the rows of this part that begin one."""
         known, episodes = self.ids[self._sorted], Episodes(ids)
         here = ids[episodes.first]
@@ -115,7 +120,7 @@ class EpisodeIndex:
             self.ids = np.concatenate([self.ids, ids[starts]])
             self.first_rows = np.concatenate([self.first_rows, rows.number[starts]])
             self.start_marks = np.concatenate([self.start_marks, state_marks(rows.observations[starts])])
-            for name in ("lengths", "ends", *marks):
+            for name in ("lengths", "ends", *marks, *sums):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros(starts.size, dtype=column.dtype)]))
             self._sorted = np.argsort(self.ids, kind="stable")
@@ -124,6 +129,8 @@ class EpisodeIndex:
         mine = slot[episodes.number]  # (rows,)
         for name, column in marks.items():
             np.add.at(getattr(self, name), mine, placed(column, self.lengths[mine] + episodes.step))
+        for name, added in sums.items():
+            np.add.at(getattr(self, name), mine, added)
         self.lengths[mine[episodes.last]] += episodes.lengths
         last = episodes.last
         self.ends[mine[last]] = np.where(rows.terminated[last], 1, np.where(rows.truncated[last], 2, 0))

@@ -13,11 +13,11 @@ from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chain import ChainCheck, StayCheck
 from bondic.data.hygiene.consecutive import EpisodeIndex
 from bondic.data.hygiene.copies import NearCopies, Pieces, copied
+from bondic.data.hygiene.course import Course
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
 from bondic.data.hygiene.propensities import PropensityCheck
 from bondic.data.hygiene.resets import ResetCheck
-from bondic.data.hygiene.scale import ScaleCheck
 
 if TYPE_CHECKING:
     from bondic.data.log import Log
@@ -32,7 +32,7 @@ class Inspection:
     def __init__(self) -> None:
         self._episodes, self._pieces = EpisodeIndex(), Pieces()
         self._chain, self._resets, self._limits = ChainCheck(), ResetCheck(), LimitCheck()
-        self._stays, self._near, self._scale = StayCheck(), NearCopies(), ScaleCheck()
+        self._stays, self._near, self._course = StayCheck(), NearCopies(), Course()
         self._discrete, self._timed = True, False
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
@@ -54,11 +54,11 @@ class Inspection:
         self._pieces.add(rows.paths, first_row)
         self._stays.add(rows)
         self._near.add(rows, np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1))
-        self._add_columns(part, first_row)
+        self._add_columns(part)
 
-    def _add_columns(self, part: Transitions, first_row: int) -> None:
+    def _add_columns(self, part: Transitions) -> None:
         """What can be checked without knowing which row follows which."""
-        self._scale.add(part, first_row)
+        self._course.add(part)
         if part.discrete_actions:
             more = np.bincount(part.actions)
             size = max(more.size, self.action_counts.size)
@@ -94,14 +94,14 @@ class Inspection:
                 list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
                 or self._near.findings(keys=keys)
             ),
-            *self._of_columns(),
+            *self._of_columns(None if self.one_step else self._episodes),
             *missing_episodes(self._episodes),
             *self._limits.findings(self._episodes, gamma=gamma, horizon=horizon),
         ]
         return self._sorted(found)
 
-    def _of_columns(self) -> Iterator[Finding]:
-        yield from self._scale.findings()
+    def _of_columns(self, episodes: EpisodeIndex | None = None) -> Iterator[Finding]:
+        yield from self._course.findings(episodes)
         yield from self._propensities.findings(self.action_counts)
 
     @staticmethod
@@ -114,7 +114,7 @@ def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = N
 
     Looked for: next observations that are not the following observation or were filled in, states of the next episode where
     one was cut, rows of a resetting environment, missing rows and episodes, time limits recorded as terminations, copies of
-    rows and whole stretches, rewards in another unit from some row on.
+    rows and whole stretches, drift, rows and episodes that are sorted, propensities that were not recorded.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class SingleRowsInspection(Inspection):
             self._mark(part)
         self._rows += len(part)
         self.truncations += int(np.asarray(part.truncations).sum())
-        self._add_columns(part, first_row)
+        self._add_columns(part)
 
     def _mark(self, part: Transitions) -> None:
         states, paths, contents = row_marks(part)

@@ -1,0 +1,161 @@
+"""The course of a log: rewards and actions that drift, rows or episodes that are sorted, episode numbers out of order.
+
+A log is cut into stretches of equal length, 128 to 256 of them where it has so many rows. With y_j the mean of stretch j, Y_k that of
+group k of g_k stretches, and s^2 half the mean squared difference of neighbors (von Neumann: a drift hardly enters it), sum g_k (Y_k - Y)^2 / s^2 is
+about chi-square with K - 1 degrees of freedom where nothing changes. Units are rows where every row is an episode, else episodes:
+rows of one episode depend on one another. It is a test of a suspicion, no part of a proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bondic.data._arrays import FloatArray, IntArray
+from bondic.data.hygiene.findings import Finding, bars
+
+if TYPE_CHECKING:
+    from bondic.data.hygiene.consecutive import EpisodeIndex
+    from bondic.data.transitions import Transitions
+
+EIGHTHS = 8
+_MOST = 256
+_FEWEST = 64
+_FINE = 32
+"""Groups of a second look, where there are four stretches for each: cycles, and users one after the other."""
+_ACTIONS = 64
+_LARGEST_WEIGHT = 10.0
+"""Rarer actions count like those of probability 1/10: one row must not hide a drift."""
+_EVENTS = 20
+"""Stretches that are not like most of them: of fewer events a few that come together are no surprise."""
+_SURE = 4.5
+"""Standard deviations of a normal variable: 3e-6 for each of the few series that are looked at."""
+_RUNNING = 10
+
+
+class Course:
+    """Sums over stretches of rows: (stretches, rows + reward + weighted reward + actions); ups and downs of neighbors."""
+
+    def __init__(self) -> None:
+        self._length, self._rows, self._sums = 1, 0, np.zeros((_MOST, 2 + _ACTIONS))
+        self._turns = np.zeros((2, 2), dtype=np.int64)  # of reward and action: neighbors that go up, that go down
+        self._last = np.zeros((0, 2))
+        self._weighted = False
+
+    def add(self, part: Transitions) -> None:
+        """The next rows of the log."""
+        n, discrete = len(part), part.discrete_actions
+        probs = part.behavior_action_probs if discrete else None
+        if discrete and part.behavior_log_probs is not None:
+            probs = np.exp(part.behavior_log_probs)
+        self._weighted = probs is not None
+        weights = 1.0 if probs is None else np.minimum(1.0 / np.maximum(probs, 1e-300), _LARGEST_WEIGHT)
+        while self._rows + n > _MOST * self._length:
+            self._sums[: _MOST // 2] = self._sums[::2] + self._sums[1::2]
+            self._sums[_MOST // 2 :], self._length = 0.0, 2 * self._length
+        place = (self._rows + np.arange(n)) // self._length
+        self._sums[:, 0] += np.bincount(place, minlength=_MOST)
+        self._sums[:, 1] += np.bincount(place, weights=part.rewards * weights, minlength=_MOST)
+        if discrete:
+            few = part.actions < _ACTIONS
+            cells = place[few] * _ACTIONS + part.actions[few]
+            self._sums[:, 2:] += np.bincount(cells, minlength=_MOST * _ACTIONS).reshape(_MOST, _ACTIONS)
+        codes = part.actions if discrete else np.zeros(n)
+        run = np.concatenate([self._last, np.column_stack([part.rewards, codes])])
+        step = np.sign(np.diff(run, axis=0))
+        self._turns += np.stack([(step > 0).sum(axis=0), (step < 0).sum(axis=0)], axis=1)
+        self._last, self._rows = run[-1:], self._rows + n
+
+    def findings(self, episodes: EpisodeIndex | None) -> Iterator[Finding]:
+        """`episodes` of a log whose rows follow each other; None where every row is an episode."""
+        if episodes is not None:
+            yield from _out_of_order(episodes) or _judged(_of_episodes(episodes), "episodes", episodes.ids.size)
+            return
+        sums, rows = self._sums[: self._rows // self._length], self._rows
+        name = "reward" + ", weighted by 1/propensity," * self._weighted
+        found = {f"the mean {name}": (_drift(sums[:, 1] / self._length, self._length), bool(self._turns[0].min() == 0))}
+        for k in np.flatnonzero(sums[:, 2:].any(axis=0)):
+            drift = _drift(sums[:, 2 + k] / self._length, self._length)
+            found[f"the share of action {k}"] = drift, bool(self._turns[1].min() == 0)
+        yield from _judged(found, "rows", rows)
+
+
+@dataclass(frozen=True)
+class _Drift:
+    """How surely the means of stretches differ, in standard deviations, and the means of the eighths with their last units."""
+
+    strength: float
+    means: FloatArray
+    stops: IntArray
+
+
+def _drift(y: FloatArray, length: int) -> _Drift | None:
+    """Means of stretches of `length` units each; None where chance explains how they differ, or where they are few."""
+    if y.size < _FEWEST or np.count_nonzero(y != np.median(y)) < _EVENTS:
+        return None
+    noise, strength = float((np.diff(y) ** 2).mean() / 2), 0.0
+    for groups in (EIGHTHS, _FINE) if y.size >= 4 * _FINE else (EIGHTHS,):
+        chi = sum(part.size * (part.mean() - y.mean()) ** 2 for part in np.array_split(y, groups)) / noise
+        scale = 2 / (9 * (groups - 1))
+        strength = max(strength, ((chi / (groups - 1)) ** (1 / 3) - 1 + scale) / scale**0.5)  # Wilson and Hilferty
+    parts = np.array_split(y, EIGHTHS)
+    sizes = np.array([part.size for part in parts])
+    found = _Drift(float(strength), np.array([part.mean() for part in parts]), length * np.cumsum(sizes))
+    return found if strength > _SURE else None
+
+
+def _of_episodes(episodes: EpisodeIndex) -> dict[str, tuple[_Drift | None, bool]]:
+    """Drift of returns, lengths and actions of episodes, and whether they are sorted."""
+    count, lengths = episodes.ids.size, episodes.lengths.astype(np.float64)
+    size = max(1, -(-count // _MOST))
+    full, found = count // size, dict[str, tuple[_Drift | None, bool]]()
+    for name, values in (("return", episodes.returns), ("length", lengths), ("mean action", episodes.acts / lengths)):
+        steps, means = np.diff(values), values[: full * size].reshape(full, size).mean(axis=1)
+        found[f"the {name} of an episode"] = _drift(means, size), bool((steps >= 0).all() or (steps <= 0).all())
+    return found
+
+
+def _judged(found: Mapping[str, tuple[_Drift | None, bool]], units: str, count: int) -> Iterator[Finding]:
+    """One finding at most: what is sorted, else what drifts most."""
+    moved = [(name, drift, ordered) for name, (drift, ordered) in found.items() if drift is not None]
+    if not moved:
+        return
+    name, drift, ordered = max(moved, key=lambda item: (item[2], item[1].strength))
+    if ordered:
+        yield Finding(
+            "sorted", "warn", count, 0,
+            f"The {units} are sorted: {name} only rises, or only falls, from the first of {count} {units} to the last. The guarantee "
+            "needs them in the order in which they were made: where they are sorted by what came out, it does not hold.",
+            "Write the log in the order of time.",
+        )  # fmt: skip
+        return
+    high, low = (
+        f"{drift.means[k]:.3g} in {units} {drift.stops[k - 1] if k else 0} to {drift.stops[k] - 1}"
+        for k in (int(drift.means.argmax()), int(drift.means.argmin()))
+    )
+    yield Finding(
+        "drift", "warn", count, -1,
+        f"The log does not stand still: {name} is {high} and {low} (eighths of the log: {bars(drift.means)}). The interval is about "
+        "all of this log together; another time, and what comes next, may differ from it.",
+        "Check that rows are in the order of time; for a decision about tomorrow look at the latest rows by themselves.",
+    )  # fmt: skip
+
+
+def _out_of_order(episodes: EpisodeIndex) -> list[Finding]:
+    """Running numbers of episodes that go back; ids of which more than half are not there are names, and are not judged."""
+    ids = episodes.ids
+    back = np.flatnonzero(np.diff(ids) < 0) + 1
+    if not (episodes.has_ids and back.size and ids.size >= _RUNNING and int(ids.max()) - int(ids.min()) < 2 * ids.size):
+        return []
+    first = int(back[0])
+    return [
+        Finding(
+            "sorted", "warn", int(back.size), int(episodes.first_rows[first]),
+            f"Episode numbers go back {back.size} times (first: {ids[first]} after {ids[first - 1]}), although they are running "
+            "numbers: episodes are probably not in the order in which they were made, which the guarantee needs.",
+            "Sort the log by the times at which episodes began.",
+        )  # fmt: skip
+    ]
