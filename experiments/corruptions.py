@@ -21,7 +21,7 @@ if not __package__:  # run as a script: this folder must not be searched
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
-from experiments.corruptions_honest import HARD
+from experiments.corruptions_honest import CHANGING, HARD
 from experiments.corruptions_logs import FAINT, FAULTS, GOOD, HONEST, PARTLY, Columns
 
 import bondic
@@ -94,7 +94,7 @@ def false_alarms(name: str, seeds: int) -> list[str]:
         item.kind
         for seed in range(seeds)
         for item in examined(ALL_HONEST[name](_rng("honest", name, seed)))
-        if item.severity != "note"
+        if item.severity != "note" and not (item.kind == "drift" and name in CHANGING)
     ]
 
 
@@ -136,14 +136,13 @@ and *grid* have a few discrete states. All are episodes that are cut after 20 or
 cannot have has no line: discrete states stay where they are, and come back.
 
 {faults_table(lines)}
-Some logs do not show a fault for sure. *grid* has about 26 rewards that are not 0, too few to compare; a behavior that changes
-while the unit does leaves few rows at the same states and actions; and a few copies may be chance where a behavior repeats its
-action.
+Some logs do not show a fault for sure: a few copies may be chance where a behavior repeats its action.
 
 {faults_table(faint)}
 Logs without a fault must be left in peace, also where episodes start at one state, last one step, repeat themselves because
 a policy has settled down, or have neither episode ids nor timesteps. In *learns* and *good after bad* a point is driven to the
-origin by a behavior that becomes better, slowly or at once, so that rewards change by large factors. Other worlds have no chance
+origin by a behavior that becomes better, slowly or at once, so that rewards change by large factors: that these drift is no false
+alarm, and is not counted. Other worlds have no chance
 in them, so that states come back; or their states wait.
 
 {honest_table(alarms, honest)}"""

@@ -225,13 +225,6 @@ def pasted_without_keys(log: Columns, rng: np.random.Generator) -> Columns:
     return without_keys(pasted(log, rng))
 
 
-def another_unit(log: Columns, rng: np.random.Generator) -> Columns:
-    """From some row on rewards are cents, not dollars."""
-    n = len(log["rewards"])
-    log["rewards"][int(rng.integers(n // 5, 4 * n // 5)) :] *= 100
-    return log
-
-
 def filled_next(log: Columns, rng: np.random.Generator) -> Columns | None:
     """Seven next observations of ten are the observations, and nothing says which row follows which."""
     if not _continuous(log):
@@ -293,27 +286,14 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "log pasted twice": (pasted, "copies"),
     "a third pasted again": (pasted_part, "copies"),
     "pasted twice, no keys": (pasted_without_keys, "copies"),
-    "rewards in another unit from some row on": (another_unit, "reward-scale"),
     "observations written as most next observations, no keys": (filled_next, "next-observations"),
     "rows logged again with other rewards": (near_copies, "copies"),
     "rows logged again with other rewards, no keys": (near_copies_without_keys, "copies"),
     "a third pasted again with other rewards": (near_copied_part, "copies"),
 }
 """What went wrong, and the kind of finding that has to come of it."""
-_UNIT, _FEW_COPIES = "rewards in another unit from some row on", "one row in fifty logged again with other rewards"
-FAINT: dict[str, tuple[Fault, str]] = {
-    _UNIT: FAULTS[_UNIT],
-    _FEW_COPIES: (partial(near_copies, one_in=50), "copies"),
-}
+_FEW_COPIES = "one row in fifty logged again with other rewards"
+FAINT: dict[str, tuple[Fault, str]] = {_FEW_COPIES: (partial(near_copies, one_in=50), "copies")}
 """Faults that some logs do not show for sure."""
-PARTLY = [
-    (_UNIT, "grid"),
-    *(
-        (_UNIT, f"{how}, {reward}")
-        for how in ("learns", "good after bad")
-        for reward in ("squared distance", "exponential")
-    ),
-    (_FEW_COPIES, "cart-pole"),
-    (_FEW_COPIES, "few starts"),
-]
+PARTLY = [(_FEW_COPIES, "cart-pole"), (_FEW_COPIES, "few starts")]
 """These logs."""

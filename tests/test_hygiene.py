@@ -21,19 +21,19 @@ from bondic.errors import ValidityWarning
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import corruptions
-from experiments.corruptions_honest import HARD, REWARDS, driven, slowly
+from experiments.corruptions_honest import HARD
 from experiments.corruptions_logs import (
     FAULTS,
     GOOD,
     HONEST,
     PARTLY,
-    another_unit,
     autoreset,
     filled_next,
     limit_as_end,
     near_copies,
     near_copies_without_keys,
     pasted,
+    stale_next,
     table,
 )
 
@@ -190,29 +190,6 @@ def test_few_long_episodes_are_compared_piece_by_piece(episodes):
     columns["timesteps"] = np.arange(rows) % (rows // episodes)
     assert "copies" not in kinds(log_of(columns))
     assert kinds(log_of(pasted(columns, rng())))["copies"].severity == "warn"
-
-
-# Rewards
-
-
-@pytest.mark.parametrize(("name", "factor"), [("cart-pole", 100.0), ("few starts", 0.01), ("table", 12.0)])
-def test_the_row_and_the_factor_of_another_unit_are_named(name, factor):
-    columns = GOOD[name](rng())
-    change = 2 * len(columns["rewards"]) // 3
-    columns["rewards"][change:] *= factor
-    (item,) = found(columns, "reward-scale")
-    assert item.severity == "warn"
-    assert abs(item.row - change) <= 20
-    said = float(item.text.split("about ")[2].split()[0])
-    assert said == pytest.approx(max(factor, 1 / factor), rel=0.1)
-    assert f"times as {'large' if factor > 1 else 'small'}" in item.text
-    assert "--accept reward-scale" in str(item)
-
-
-@pytest.mark.parametrize("reward", ["squared distance", "exponential"])
-def test_another_unit_is_seen_while_the_behavior_learns(reward):
-    seen = [another_unit(driven(rng(seed), REWARDS[reward], slowly), rng(seed)) for seed in range(3)]
-    assert all(found(columns, "reward-scale") for columns in seen)
 
 
 # Next observations
@@ -398,10 +375,10 @@ def test_a_certificate_of_an_accepted_log_is_verified_without_accepting_again():
 
 
 def test_check_lists_what_would_be_refused_and_evaluate_says_it_first(tmp_path, capsys):
-    np.savez(tmp_path / "log.npz", **pasted(table(rng()), rng()))
+    np.savez(tmp_path / "log.npz", **stale_next(table(rng()), rng()))
     code, out, _ = run(capsys, "check", tmp_path / "log.npz")
     assert code == 2
-    assert "refused: 80 episodes in a row are repeated" in out
+    assert "refused: In" in out
     columns = limit_as_end(table(rng()), rng())
     np.savez(tmp_path / "log.npz", **columns)
     actions = int(columns["actions"].max()) + 2

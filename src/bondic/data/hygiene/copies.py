@@ -1,17 +1,20 @@
 """A log (or a stretch of it) pasted twice, under new episode numbers.
 
-Equal rows, and equal short episodes, are common where states are few. What chance does not give is a *block*: episodes k, k+1,
-..., l that come again, in the same order, d episodes later. An episode whose content occurs c times among m repeats at a
-given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could stand. Where
-equal contents stand near each other (rows sorted by customer) they match more often: no match weighs more than the share of
-other matches at distances like this one says. Only contents that occur rarely count: a policy that has converged
-repeats itself, and that is no copy.
+Honest logs repeat themselves: only equal keys (episode, timestep) are refused, where the log is made; what is found here is a
+warning. Equal rows, and equal short episodes, are common where states are few. What chance does not give is a *block*:
+episodes k, k+1, ..., l that come again, in the same order, d episodes later. An episode whose content occurs c times among m
+repeats at a given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could
+stand. Where equal contents stand near each other (rows sorted by customer) they match more often: no match weighs more than
+the share of other matches at this distance, and at distances like it, says: users who come back every day match often. Only
+contents that occur rarely count: a policy that has converged repeats itself, and that is no copy.
 
-Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
-at the same places. A piece depends on the one before, so pieces weigh half.
+Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut at
+the same places. A piece depends on the one before, so pieces weigh half.
 
-Rows that equal an earlier one in every value, in a log of continuous states without keys: the same event logged twice, unless
-most states come again anyway.
+Rows that equal an earlier one in every value, in a log without keys most of whose states come once: the same event logged
+twice, where no rows of one state differ, and those of different states agree in action and reward too seldom to explain it.
+
+Each unit twice in a row: units 2k and 2k + 1 are equal, and 2k + 1 and 2k + 2 are not.
 
 Rows with the same (s, a, s') as another one, whatever their rewards: events that were logged twice and altered.
 
@@ -33,7 +36,7 @@ import numpy.typing as npt
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chance import RARE, surprise
 from bondic.data.hygiene.consecutive import ConsecutiveRows, EpisodeIndex
-from bondic.data.hygiene.findings import Finding, Severity
+from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import Marks, fingerprints, mixed, placed
 
 _MAX_REPEATS = 8
@@ -42,6 +45,11 @@ _PIECE = 16
 _CONTEXT = 4
 _FEW_EPISODES = 24
 _MAX_OFFSETS = 16
+_PRIOR = 10
+"""Pairs of units that the share of matches at other distances counts for."""
+_NEARLY_ALL = 0.9
+_ALL_BUT = 0.98
+"""Share of the rows in one state that equal the one before there: users who come back differ now and then."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,24 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
         total = np.concatenate([[0.0], np.cumsum(np.where(equal[1:-1], worth[:-offset], 0.0))])
         top = int(np.argmax(total[end] - total[begin]))
         inside = slice(int(begin[top]), int(end[top]))
-        usual = _match_rate(distances, count, offset, inside.stop - inside.start)
+        block = inside.stop - inside.start
+        elsewhere, places = int(equal.sum()) - block, count - offset - block
+        usual = (elsewhere + _PRIOR * _match_rate(distances, count, offset, block)) / (places + _PRIOR)
         found = float(np.minimum(worth[inside], -np.log(usual)).sum())
         if found > needed and (best is None or found > best[0]):
             best = (found, CopiedBlock(inside.start, inside.stop - inside.start, offset))
     return None if best is None else best[1]
+
+
+def each_twice(marks: Marks) -> CopiedBlock | None:
+    """Nearly all units equal to their other half, where the ones between pairs do not."""
+    same = marks[1:] == marks[:-1]
+    for first in (0, 1):
+        pairs, between = same[first::2], same[1 - first :: 2]
+        usual = (int(between.sum()) + 1) / (between.size + 2)
+        if pairs.size and pairs.mean() >= _NEARLY_ALL and surprise(int(pairs.sum()), pairs.size, usual) > RARE:
+            return CopiedBlock(first + 2 * int(pairs.argmax()), int(pairs.sum()), 1)
+    return None
 
 
 def repeated_marks(marks: Marks) -> Marks:
@@ -149,20 +170,19 @@ class Pieces:
         return np.concatenate(self._marks), np.concatenate(self._rows)
 
 
-def copied_blocks(contents: Marks, paths: Marks | None, row_at: Callable[[int], int]) -> Iterator[Finding]:
-    """Blocks of episodes that come again: in every number, or, where `paths` are there, in all but what was paid.
+def copied_blocks(
+    contents: Marks, paths: Marks | None, row_at: Callable[[int], int], units: str = "episodes"
+) -> Iterator[Finding]:
+    """Blocks of units that come again: in every number, or, where `paths` are there, in all but what was paid.
 
-    `row_at` gives the first row of an episode.
+    `row_at` gives the first row of a unit.
     """
-    kinds: tuple[tuple[Marks | None, Severity, str], ...] = (
-        (contents, "refuse", ""),
-        (paths, "warn", " in every state and action, with other rewards"),
-    )
-    for marks, severity, how in kinds:
-        block = None if marks is None else repeated_block(marks)
+    for marks, how in ((contents, ""), (paths, " in every state and action, with other rewards")):
+        block = None if marks is None else each_twice(marks) or repeated_block(marks)
         if block is not None:
             first, again = row_at(block.first), row_at(block.first + block.offset)
-            yield _finding(severity, block.length, again, first, f"{block.length} episodes in a row are repeated{how}")
+            what = "in a row are repeated" if block.offset > 1 else "come twice, one after the other"
+            yield _finding(block.length, again, first, f"{block.length} {units} {what}{how}")
             return
 
 
@@ -178,7 +198,7 @@ def copied(episodes: EpisodeIndex, pieces: Pieces, *, discrete: bool, keyed: boo
         row = int(episodes.first_rows[twins[0]])
         original = int(episodes.first_rows[np.flatnonzero(episodes.paths == episodes.paths[twins[0]])[0]])
         what = f"{twins.size} episodes equal an earlier one in every state and action, although observations are continuous"
-        yield _finding("warn", twins.size, row, original, what)
+        yield _finding(twins.size, row, original, what)
         return
     if episodes.ids.size < _FEW_EPISODES:
         marks, rows = pieces.finished()
@@ -186,7 +206,7 @@ def copied(episodes: EpisodeIndex, pieces: Pieces, *, discrete: bool, keyed: boo
         if block is not None:
             length = int(rows[block.first + block.length - 1] - rows[block.first]) + 1
             first, again = (int(rows[k]) for k in (block.first, block.first + block.offset))
-            yield _finding("warn", length, again, first, f"A run of at least {length} rows is repeated")
+            yield _finding(length, again, first, f"A run of at least {length} rows is repeated")
 
 
 def _twins(episodes: EpisodeIndex) -> IntArray:
@@ -205,9 +225,9 @@ def _twins(episodes: EpisodeIndex) -> IntArray:
     return np.flatnonzero(later & (episodes.lengths > 1))
 
 
-def _finding(severity: Severity, count: int, row: int, original: int, what: str) -> Finding:
+def _finding(count: int, row: int, original: int, what: str) -> Finding:
     return Finding(
-        "copies", severity, count, row,
+        "copies", "warn", count, row,
         f"{what} (at row {row}, as at row {original}). Rows that are logged twice are not new data: the interval would be too "
         "short.",
         "Keep each event once.",
@@ -216,6 +236,23 @@ def _finding(severity: Severity, count: int, row: int, original: int, what: str)
 
 MAX_ROWS, MAX_CONTENTS = 1_000_000, 30_000_000
 _NONE = np.uint64(0)
+
+
+class Agreement:
+    """How often a row has the values of the row before it; values with a column for each."""
+
+    def __init__(self) -> None:
+        self._last: FloatArray | None = None
+        self._same = self._rows = 0
+
+    def add(self, values: FloatArray) -> None:
+        run = values if self._last is None else np.concatenate([self._last, values])
+        self._same += int((run[1:] == run[:-1]).all(axis=1).sum())
+        self._rows, self._last = self._rows + run.shape[0] - 1, values[-1:]
+
+    @property
+    def share(self) -> float:
+        return (self._same + 1) / (self._rows + 2)
 
 
 class NearCopies:
@@ -230,8 +267,7 @@ class NearCopies:
         self._marks: list[npt.NDArray[np.uint64]] = []
         self._rows: list[IntArray] = []
         self._held = 0
-        self._last_action: npt.NDArray[np.float64] = np.zeros((0, 1))
-        self._same_action = np.zeros(2)  # rows that act as the one before them, rows that have one
+        self._actions, self._outcomes = Agreement(), Agreement()  # of actions; of actions and rewards
 
     def add(self, part: ConsecutiveRows, actions: npt.NDArray[np.float64]) -> None:
         """The next rows of the log, with the actions of the fresh ones."""
@@ -249,10 +285,8 @@ class NearCopies:
         self._marks.append(np.stack([states[fresh], part.paths, earlier[fresh]]))
         self._rows.append(part.rows.number[fresh])
         self._held += fresh.size
-        run = np.concatenate([self._last_action.reshape(-1, actions.shape[1]), actions])
-        same = (run[1:] == run[:-1]).all(axis=1)
-        self._same_action += same.sum(), same.size
-        self._last_action = actions[-1:]
+        self._actions.add(actions)
+        self._outcomes.add(np.column_stack([actions, part.rows.rewards[fresh]]))
 
     def findings(self, *, keys: str) -> Iterator[Finding]:
         """`keys` are the columns that would identify events; empty where the log has them."""
@@ -260,7 +294,8 @@ class NearCopies:
             yield from list(self._altered()) or (self._equal(keys) if keys else ())
 
     def _equal(self, keys: str) -> Iterator[Finding]:
-        return equal_rows(np.concatenate(self._contents), np.concatenate(self._marks, axis=1)[0], self._row, keys)
+        states = np.concatenate(self._marks, axis=1)[0]
+        return equal_rows(np.concatenate(self._contents), states, self._outcomes.share, self._row, keys)
 
     def _row(self, place: int) -> int:
         """The row of the log at this place of the contents."""
@@ -281,14 +316,16 @@ class NearCopies:
         judged = np.flatnonzero((counts > 1) & (np.bincount(group[own], minlength=values.size) > 0))
         kinds = np.bincount(group[np.unique(paths, return_index=True)[1]], minlength=values.size)
         copied = judged[kinds[judged] == 1]
-        share = (self._same_action[0] + 1) / (self._same_action[1] + 1)
-        if copied.size < 2 or surprise(copied.size, judged.size, share) <= RARE:
+        if copied.size < 2 or surprise(copied.size, judged.size, self._actions.share) <= RARE:
             return
         yield _near_finding(rows, group, np.flatnonzero(np.isin(group, copied)))
 
 
-def equal_rows(marks: Marks, states: Marks, row_at: Callable[[int], int], keys: str) -> Iterator[Finding]:
-    """Rows with the content of an earlier one; `states` are those of the first rows, `row_at` gives the row of a place."""
+def equal_rows(marks: Marks, states: Marks, share: float, row_at: Callable[[int], int], keys: str) -> Iterator[Finding]:
+    """Rows with the content of an earlier one; `states` are those of the first rows, `row_at` gives the row of a place.
+
+    `share` of the neighboring rows agree in action and reward: one state may do so more often, here with its root.
+    """
     repeated = repeated_marks(marks)
     if not repeated.size:
         return
@@ -300,12 +337,15 @@ def equal_rows(marks: Marks, states: Marks, row_at: Callable[[int], int], keys: 
     kept = np.ones(states.size, dtype=bool)
     kept[again[again < states.size]] = False
     _, counts = np.unique(states[kept], return_counts=True)
-    if 2 * np.count_nonzero(counts == 1) >= counts.sum():
+    copies, met_again = int((~kept).sum()), states.size - counts.size
+    alike = copies >= _ALL_BUT * met_again and surprise(copies, met_again, share**0.5) > RARE
+    if alike and 2 * np.count_nonzero(counts == 1) >= counts.sum():
         row, earlier = row_at(int(again[0])), row_at(int(original[later][0]))
         yield Finding(
             "copies", "warn", again.size, row,
-            f"{again.size} rows equal an earlier row in every value (first: row {row}, a copy of row {earlier}) "
-            "although observations are continuous. If they are the same event logged twice the interval is not valid.",
+            f"{again.size} rows equal an earlier row in every value (first: row {row}, as row {earlier}), and hardly any "
+            "two rows of one state differ. If they are the same event logged twice, they are not new data: the interval "
+            "would be too short.",
             f"Pass {keys}, or remove them.",
         )  # fmt: skip
 

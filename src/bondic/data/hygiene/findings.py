@@ -29,6 +29,7 @@ ACCEPTABLE = {
     "estimated-propensities": "Propensities that equal the log's own frequencies are those that its actions were drawn with.",
     "other-propensities": "Propensities are those of the action that was taken, in every row.",
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
+    "reward-range": "Rewards may be anywhere in the stated range, although those of the log fill a hundredth of it.",
     "drift": "Rewards and actions that change in the course of the log belong to the decisions that the interval is about.",
     "sorted": "Rows and episodes stand in the order in which they were made, although they are sorted by something else.",
     "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",

@@ -75,6 +75,11 @@ class Inspection:
         return self._episodes.lengths
 
     @property
+    def contradicted_propensities(self) -> str:
+        """Which propensities do not fit the actions, and in which rows, in words; "" if all do, or there are none."""
+        return self._course.contradicted()
+
+    @property
     def one_step(self) -> bool:
         """Whether every row ends an episode of its own."""
         return bool((self._episodes.lengths == 1).all() and (self._episodes.ends == 1).all())

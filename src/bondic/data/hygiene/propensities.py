@@ -1,10 +1,10 @@
-"""Propensities that were not recorded: all are 1, or the log's own frequencies, n(s, a) / n(s) for every state, or n(a) / n; of two
-actions also those of the other action, or those of a logistic regression on this log.
+"""Propensities that were not recorded: all are 1, or the log's own frequencies, n(s, a) / n(s) for every state, or n(a) / n; of
+two actions also those of the other action, or those of a logistic regression on this log.
 
-Two actions, b the logged probability of the action taken. The other one's in its place makes prod (1 - b)/b an e-value: where b is
-right its mean is 1, whatever the behavior knew of the past (Ville). A logistic fit solves sum (1[a = 1] - b(1)) x = 0 for the constant
-and, up to its penalty, for every state column; where b is right and never comes twice, S'V^-1 S with V = sum b(1 - b) x x' is chi-square.
-Trees learn single rows: sum log b is then far above its mean under b.
+Two actions, b the logged probability of the action taken. The other one's in its place makes prod (1 - b)/b an e-value: where
+b is right its mean is 1, whatever the behavior knew of the past (Ville). A logistic fit solves sum (1[a = 1] - b(1)) x = 0 for
+the constant and, up to its penalty, for every state column; where b is right and never comes twice, S'V^-1 S with V = sum b(1
+- b) x x' is chi-square. Trees learn single rows: sum log b is then far above its mean under b.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PropensityCheck:
         self._values = 0  # propensities that differ from the one before
 
     def add(self, part: Transitions) -> None:
-        probs = _propensities(part)
+        probs = logged_propensities(part)
         self._certain &= probs is not None and bool((probs == 1).all())
         if probs is None or not part.discrete_actions:
             self._groups = []
@@ -68,7 +68,9 @@ class PropensityCheck:
 
     def _add_two(self, part: Transitions, probs: npt.NDArray[np.float64]) -> None:
         """Sums for two actions, 0 and 1; those of logs with more actions are never looked at."""
-        if (second := part.actions == 1).sum() + (part.actions == 0).sum() < len(part) or part.observations.shape[1] > _COLUMNS:
+        if (second := part.actions == 1).sum() + (part.actions == 0).sum() < len(part) or part.observations.shape[
+            1
+        ] > _COLUMNS:
             self._other, self._values = -math.inf, -(2**62)
             return
         with np.errstate(over="ignore", invalid="ignore"):
@@ -78,7 +80,9 @@ class PropensityCheck:
         odds = np.log((1 - probs) / probs)
         self._other += float(odds.sum())
         self._gain += (-(1 - probs) * odds).sum(), (probs * (1 - probs) * odds**2).sum()
-        self._score, self._spread = (score, spread) if not self._score.size else (self._score + score, self._spread + spread)
+        self._score, self._spread = (
+            (score, spread) if not self._score.size else (self._score + score, self._spread + spread)
+        )
         self._values += int((np.diff(probs) != 0).sum())
 
     def _is_fit(self, rows: int) -> bool:
@@ -87,10 +91,15 @@ class PropensityCheck:
             return False
         size = np.sqrt(np.diag(self._spread))
         used = size > 0
-        score, spread = self._score[used] / size[used], (self._spread / np.outer(size, size).clip(1e-300))[np.ix_(used, used)]
+        score, spread = (
+            self._score[used] / size[used],
+            (self._spread / np.outer(size, size).clip(1e-300))[np.ix_(used, used)],
+        )
         chi = float(score @ np.linalg.pinv(spread, rcond=1e-9, hermitian=True) @ score)
         degrees = int(np.linalg.matrix_rank(spread, tol=1e-9 * score.size, hermitian=True))
-        small = 0.5 * degrees * math.log(max(chi, 1e-300) / 2) - math.lgamma(0.5 * degrees + 1)  # >= log P(chi-square <= chi)
+        small = 0.5 * degrees * math.log(max(chi, 1e-300) / 2) - math.lgamma(
+            0.5 * degrees + 1
+        )  # >= log P(chi-square <= chi)
         certain = self._gain[0] > _GAIN * math.sqrt(self._gain[1])
         return certain or min(small, math.log(max(abs(float(score[0])), 1e-300))) < -_TOO_WELL
 
@@ -108,18 +117,11 @@ class PropensityCheck:
         elif self._other > _RARE and taken == 2:
             yield Finding(
                 "other-propensities", "warn", rows, 0,
-                f"The propensities look like those of the action that was not taken: with 1 - p in their place the log's actions are "
-                f"e^{self._other:.0f} times as likely. Weights are then turned around, and the interval is wrong.",
+                "The propensities look like those of the action that was not taken: with 1 - p in their place the log's "
+                f"actions are e^{self._other:.0f} times as likely. Weights are then turned around, and the interval is "
+                "wrong.",
                 "Log the probability of the action that was taken, in every row.",
             )  # fmt: skip
-        elif self._is_fit(rows) and taken == 2:
-            yield Finding(
-                "estimated-propensities", "warn", rows, 0,
-                f"The propensities of these {rows} rows fit the log's own actions better than chance lets actions fit the probabilities "
-                "they were drawn with: a logistic regression on this log makes such a column. Intervals that use it are not valid then.",
-                _RECORDED,
-            )  # fmt: skip
-            return
         for groups, words in zip(self._groups, ("all states together", "every state by itself"), strict=False):
             if groups.are_frequencies():
                 rows = int(groups.counts.sum())
@@ -131,9 +133,18 @@ class PropensityCheck:
                     _RECORDED,
                 )  # fmt: skip
                 return
+        if self._is_fit(rows) and taken == 2:
+            yield Finding(
+                "estimated-propensities", "warn", rows, 0,
+                f"The propensities of these {rows} rows fit the log's own actions better than chance lets actions fit the "
+                "probabilities they were drawn with: a logistic regression on this log makes such a column. Intervals that "
+                "use it are not valid then.",
+                _RECORDED,
+            )  # fmt: skip
 
 
-def _propensities(part: Transitions) -> npt.NDArray[np.float64] | None:
+def logged_propensities(part: Transitions) -> npt.NDArray[np.float64] | None:
+    """b_i(a_i | s_i), (n,), from either column."""
     if part.behavior_log_probs is not None:
         return np.asarray(np.exp(part.behavior_log_probs))
     return part.behavior_action_probs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bondic.data._arrays import IntArray
-from bondic.data.hygiene.copies import MAX_CONTENTS, MAX_ROWS, copied_blocks, equal_rows, repeated_marks
+from bondic.data.hygiene.copies import MAX_CONTENTS, MAX_ROWS, Agreement, copied_blocks, equal_rows, repeated_marks
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.hygiene.marks import Marks, row_marks
@@ -30,11 +30,13 @@ class SingleRowsInspection(Inspection):
         self._paths: list[Marks] = []
         self._contents: list[Marks] = []
         self._states: list[Marks] = []
+        self._outcomes = Agreement()
 
     def fits(self, part: Transitions) -> bool:
         return part.single_rows
 
     def add(self, part: Transitions, first_row: int) -> None:
+        del first_row
         self._discrete &= bool(part.discrete_observations)
         if self._rows < MAX_CONTENTS:
             self._mark(part)
@@ -48,6 +50,7 @@ class SingleRowsInspection(Inspection):
         self._contents.append(contents)
         if self._rows < MAX_ROWS:
             self._states.append(states)
+            self._outcomes.add(np.column_stack([np.asarray(part.actions, dtype=np.float64), part.rewards]))
 
     @property
     def episode_lengths(self) -> IntArray:
@@ -73,10 +76,10 @@ class SingleRowsInspection(Inspection):
         if paths is not None and not repeated_marks(paths).size:
             return  # nor does a content
         contents = np.concatenate(self._contents)
-        blocks = list(copied_blocks(contents, paths, int))
+        blocks = list(copied_blocks(contents, paths, int, "rows"))
         yield from blocks
         if not blocks and not self._discrete:
-            yield from equal_rows(contents, np.concatenate(self._states), int, "episode_ids")
+            yield from equal_rows(contents, np.concatenate(self._states), self._outcomes.share, int, "episode_ids")
 
 
 def inspection_of(log: Transitions) -> Inspection:
