@@ -77,8 +77,7 @@ def _refuse_by_place(rows: Rows) -> None:
     else:
         times = np.zeros(len(rows.initial_states), dtype=np.int64) if rows.terms.time_varying else None
         asked = [(rows.initial_states.observations, answers.initial, times)]
-    if rows.kept and answers.discrete:
-        points = rows.kept[0].next.points
+    if rows.kept and answers.discrete and (points := rows.kept[0].next.points).size:
         later = points[:, dimension].astype(np.int64) if rows.terms.time_varying else None
         asked.append((points[:, :dimension], rows.kept[0].next.weights, later))
     for (states, known, times), what in zip(asked, ("initial state", "next state"), strict=False):

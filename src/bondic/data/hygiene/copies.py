@@ -188,7 +188,7 @@ def copied_blocks(
 
 def copied(episodes: EpisodeIndex, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterator[Finding]:
     """Blocks of episodes that come again; equal episodes of continuous states; long runs of rows that come again."""
-    paths = None if discrete else episodes.paths
+    paths = None if discrete or (episodes.lengths == 1).all() else episodes.paths  # users come back with what they have
     blocks = list(copied_blocks(episodes.contents, paths, lambda place: int(episodes.first_rows[place])))
     if blocks:
         yield from blocks

@@ -1,6 +1,7 @@
 """The inspection of a log whose rows are all episodes of one step: nothing follows a row, so what is left are copies and columns.
 
-16 bytes are held for each of the first `MAX_CONTENTS` rows: marks of its content, and of its state and action alone.
+8 bytes are held for each of the first `MAX_CONTENTS` rows: marks of its content. The same state and action with another reward is
+no copy: users come back.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bondic.data._arrays import IntArray
-from bondic.data.hygiene.copies import MAX_CONTENTS, MAX_ROWS, Agreement, copied_blocks, equal_rows, repeated_marks
+from bondic.data.hygiene.copies import MAX_CONTENTS, MAX_ROWS, Agreement, copied_blocks, equal_rows
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.hygiene.marks import Marks, row_marks
@@ -27,7 +28,6 @@ class SingleRowsInspection(Inspection):
     def __init__(self) -> None:
         super().__init__()
         self._rows = self.truncations = 0
-        self._paths: list[Marks] = []
         self._contents: list[Marks] = []
         self._states: list[Marks] = []
         self._outcomes = Agreement()
@@ -45,8 +45,7 @@ class SingleRowsInspection(Inspection):
         self._add_columns(part)
 
     def _mark(self, part: Transitions) -> None:
-        states, paths, contents = row_marks(part)
-        self._paths.append(paths)
+        states, _, contents = row_marks(part)
         self._contents.append(contents)
         if self._rows < MAX_ROWS:
             self._states.append(states)
@@ -67,16 +66,12 @@ class SingleRowsInspection(Inspection):
     @cached_property
     def _findings(self) -> tuple[Finding, ...]:
         found = self._sorted([*self._copies(), *self._of_columns()])
-        self._paths, self._contents, self._states = [], [], []  # the rows do not change: nothing is looked for twice
+        self._contents, self._states = [], []  # the rows do not change: nothing is looked for twice
         return found
 
     def _copies(self) -> Iterator[Finding]:
-        paths = None if self._discrete else np.concatenate(self._paths)
-        self._paths = []
-        if paths is not None and not repeated_marks(paths).size:
-            return  # nor does a content
         contents = np.concatenate(self._contents)
-        blocks = list(copied_blocks(contents, paths, int, "rows"))
+        blocks = list(copied_blocks(contents, None, int, "rows"))
         yield from blocks
         if not blocks and not self._discrete:
             yield from equal_rows(contents, np.concatenate(self._states), self._outcomes.share, int, "episode_ids")
