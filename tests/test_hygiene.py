@@ -26,12 +26,9 @@ from experiments.corruptions_logs import (
     FAULTS,
     GOOD,
     HONEST,
-    PARTLY,
     autoreset,
     filled_next,
     limit_as_end,
-    near_copies,
-    near_copies_without_keys,
     pasted,
     stale_next,
     table,
@@ -64,8 +61,7 @@ def rng(seed=0):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_caught_in_every_log_that_can_have_it(fault):
-    sure = [name for name in GOOD if (fault, name) not in PARTLY]
-    lines = [line for name in sure if (line := corruptions.run_fault(fault, name, 2)) is not None]
+    lines = [line for name in GOOD if (line := corruptions.run_fault(fault, name, 2)) is not None]
     assert len(lines) >= 2
     assert all(line.caught == line.trials for line in lines), lines
 
@@ -210,26 +206,15 @@ def test_a_filled_column_is_named_once_with_its_first_row():
 # Copies
 
 
-@pytest.mark.parametrize("spoil", [near_copies, near_copies_without_keys])
-def test_rows_with_other_rewards_are_named_with_their_original(spoil):
-    columns = spoil(GOOD["cart-pole"](rng()), rng())
-    (item,) = found(columns, "copies")
-    row, original = item.row, int(item.text.split("as row ")[1].split(")")[0])
-    assert original < row
-    for name in ("observations", "actions", "next_observations"):
-        np.testing.assert_array_equal(columns[name][row], columns[name][original])
-    assert columns["rewards"][row] != columns["rewards"][original]
-
-
 def test_equal_episodes_of_continuous_states_are_named_with_their_original():
     """Three of a hundred, not in a row: no block is repeated."""
     draws = rng()
-    states = draws.normal(size=(100, 4, 2))
+    states, rewards = draws.normal(size=(100, 4, 2)), draws.random((100, 3))
     for again, first in ((40, 3), (70, 12), (90, 55)):
-        states[again] = states[first]
+        states[again], rewards[again] = states[first], rewards[first]
     steps = np.tile(np.arange(3), 100)
     columns = {
-        "observations": states[:, :3].reshape(-1, 2), "actions": np.zeros(300, dtype=int), "rewards": draws.random(300),
+        "observations": states[:, :3].reshape(-1, 2), "actions": np.zeros(300, dtype=int), "rewards": rewards.ravel(),
         "next_observations": states[:, 1:].reshape(-1, 2), "terminations": steps == 2,
         "episode_ids": np.repeat(np.arange(100), 3), "timesteps": steps,
     }  # fmt: skip

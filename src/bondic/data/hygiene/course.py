@@ -190,8 +190,8 @@ def _out_of_order(episodes: EpisodeIndex) -> list[Finding]:
     first = int(back[0])
     found = Finding(
         "sorted", "warn", int(back.size), int(episodes.first_rows[first]),
-        f"Episode numbers go back {back.size} times (first: {ids[first]} after {ids[first - 1]}), although they are running numbers: "
-        "episodes are probably not in the order in which they were made, which the guarantee needs.",
+        f"Episode numbers go back {back.size} times (first: {ids[first]} after {ids[first - 1]}), although they are running "
+        "numbers: episodes are probably not in the order in which they were made, which the guarantee needs.",
         "Sort the log by the times at which episodes began.",
     )  # fmt: skip
     return [found]

@@ -12,7 +12,7 @@ from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chain import ChainCheck, StayCheck
 from bondic.data.hygiene.consecutive import EpisodeIndex
-from bondic.data.hygiene.copies import NearCopies, Pieces, copied
+from bondic.data.hygiene.copies import EqualRows, Pieces, copied
 from bondic.data.hygiene.course import Course
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
@@ -32,7 +32,7 @@ class Inspection:
     def __init__(self) -> None:
         self._episodes, self._pieces = EpisodeIndex(), Pieces()
         self._chain, self._resets, self._limits = ChainCheck(), ResetCheck(), LimitCheck()
-        self._stays, self._near, self._course = StayCheck(), NearCopies(), Course()
+        self._stays, self._equal, self._course = StayCheck(), EqualRows(), Course()
         self._discrete, self._timed = True, False
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
@@ -51,9 +51,10 @@ class Inspection:
         self._chain.add(rows)
         self._resets.add(rows)
         self._limits.add(rows, self._episodes)
-        self._pieces.add(rows.paths, first_row)
+        self._pieces.add(rows.marks, first_row)
         self._stays.add(rows)
-        self._near.add(rows, np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1))
+        if not (self._episodes.has_ids and self._timed):
+            self._equal.add(rows.states, rows.marks, np.column_stack([part.actions, part.rewards]))
         self._add_columns(part)
 
     def _add_columns(self, part: Transitions) -> None:
@@ -97,7 +98,7 @@ class Inspection:
             *self._resets.findings(),
             *(
                 list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
-                or self._near.findings(keys=keys)
+                or ([] if self._discrete or not keys else self._equal.findings(keys))
             ),
             *self._of_columns(None if self.one_step else self._episodes),
             *missing_episodes(self._episodes),
