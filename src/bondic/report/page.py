@@ -258,7 +258,7 @@ def _data_health(health: Health, no_rows: bool) -> str:
     known = [
         ("rows of the log", health.rows), ("rows used", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
-        ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
+        ("rows without a next state", health.final),
         ("distinct situations", health.distinct),
     ]  # fmt: skip
     thin = f"below {MIN_ROWS}"
