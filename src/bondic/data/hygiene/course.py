@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bondic.data.hygiene.consecutive import EpisodeIndex
     from bondic.data.transitions import Transitions
 
-EIGHTHS = 8
+_EIGHTHS = 8
 _MOST = 256
 _FEWEST = 64
 _FINE = 32
@@ -36,6 +36,10 @@ _EVENTS = 20
 _SURE = 4.5
 """Standard deviations of a normal variable: 3e-6 for each of the few series that are looked at."""
 _SORTED_BY = {"mean": "their reward", "share": "their action", "return": "their return", "length": "their length"}
+_WORLD = "The interval is about all of this log together; another time, and what comes next, may differ from it."
+_BEHAVIOR = (
+    "The behavior changed: propensities have to be those of the moment, and today's value is an average over the log."
+)
 _OFF = 4.0
 """Standard deviations from which on a mean of ratios is called wrong, once the log was rejected."""
 _RUNNING = 10
@@ -82,7 +86,7 @@ class Course:
 
     def contradicted(self) -> str:
         """Which propensities do not fit the actions, and where; 1[a = k]/b has mean 1 where b is right. "" if all fit."""
-        eighths = np.array_split(np.arange(-(-self._rows // self._length)), EIGHTHS)
+        eighths = np.array_split(np.arange(-(-self._rows // self._length)), _EIGHTHS)
         rows = np.array([self._sums[part, 0].sum() for part in eighths])[:, None]
         ratios = np.array([self._ratios[part].sum(axis=0) for part in eighths])
         off = (ratios - rows) / np.sqrt(np.maximum(rows * self._noise / max(self._rows, 1), 1e-300))
@@ -120,9 +124,8 @@ class Course:
 
 @dataclass(frozen=True)
 class _Drift:
-    """How surely the means of stretches differ, in standard deviations, and the means of the eighths with their last units."""
+    """Means of the eighths, and where they end."""
 
-    strength: float
     means: FloatArray
     stops: IntArray
 
@@ -131,15 +134,15 @@ def _drift(y: FloatArray, length: int) -> _Drift | None:
     """Means of stretches of `length` units each; None where chance explains how they differ, or where they are few."""
     if y.size < _FEWEST or np.count_nonzero(y != np.median(y)) < _EVENTS:
         return None
-    noise, strength = float((np.diff(y) ** 2).mean() / 2), 0.0
-    for groups in (EIGHTHS, _FINE) if y.size >= 4 * _FINE else (EIGHTHS,):
+    noise, surest = float((np.diff(y) ** 2).mean() / 2), 0.0
+    for groups in (_EIGHTHS, _FINE) if y.size >= 4 * _FINE else (_EIGHTHS,):
         chi = sum(part.size * (part.mean() - y.mean()) ** 2 for part in np.array_split(y, groups)) / noise
         scale = 2 / (9 * (groups - 1))
-        strength = max(strength, ((chi / (groups - 1)) ** (1 / 3) - 1 + scale) / scale**0.5)  # Wilson and Hilferty
-    parts = np.array_split(y, EIGHTHS)
-    sizes = np.array([part.size for part in parts])
-    found = _Drift(float(strength), np.array([part.mean() for part in parts]), length * np.cumsum(sizes))
-    return found if strength > _SURE else None
+        surest = max(surest, ((chi / (groups - 1)) ** (1 / 3) - 1 + scale) / scale**0.5)  # Wilson and Hilferty
+    if surest <= _SURE:
+        return None
+    parts = np.array_split(y, _EIGHTHS)
+    return _Drift(np.array([part.mean() for part in parts]), length * np.cumsum([part.size for part in parts]))
 
 
 def _of_episodes(episodes: EpisodeIndex) -> dict[str, tuple[_Drift | None, bool]]:
@@ -155,11 +158,11 @@ def _of_episodes(episodes: EpisodeIndex) -> dict[str, tuple[_Drift | None, bool]
 
 
 def _judged(found: Mapping[str, tuple[_Drift | None, bool]], units: str, count: int) -> Iterator[Finding]:
-    """One finding at most: what is sorted, else what drifts most."""
+    """One finding at most: what is sorted, else the first that drifts."""
     moved = [(name, drift, ordered) for name, (drift, ordered) in found.items() if drift is not None]
     if not moved:
         return
-    name, drift, ordered = max(moved, key=lambda item: (item[2], item[1].strength))
+    name, drift, ordered = max(moved, key=lambda item: item[2])
     if ordered:
         yield Finding(
             "sorted", "warn", count, 0,
@@ -175,8 +178,8 @@ def _judged(found: Mapping[str, tuple[_Drift | None, bool]], units: str, count: 
     )
     yield Finding(
         "drift", "warn", count, -1,
-        f"The log does not stand still: {name} is {high} and {low} (eighths of the log: {bars(drift.means)}). The interval "
-        "is about all of this log together; another time, and what comes next, may differ from it.",
+        f"The log does not stand still: {name} is {high} and {low} (eighths of the log: {bars(drift.means)}). "
+        f"{_BEHAVIOR if name.startswith('the share') else _WORLD}",
         "Check that rows are in the order of time; for a decision about tomorrow look at the latest rows by themselves.",
     )  # fmt: skip
 
