@@ -1,4 +1,4 @@
-"""What tells a user that something is off: in the result, on the terminal, on the page. Logs that stand still are left in peace."""
+"""What tells a user that something is off, in every view; logs that stand still are left in peace."""
 
 from __future__ import annotations
 

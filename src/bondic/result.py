@@ -423,16 +423,16 @@ class Result:
     def with_question(self, question: Rows) -> Result:
         """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
-        doubts = [note for note in question.notes if isinstance(note, ValidityNote)]
+        said = [note for note in question.notes if isinstance(note, ValidityNote)]
         if self.estimate_outside:
-            doubts.append(ValidityNote(
+            said.append(ValidityNote(
                 f"The point estimate, {three(self.estimate)}, lies outside of its own interval, "
                 f"{interval_text(self.low, self.high)}: parts of the log disagree. Look for rows out of order, for drift "
                 "and for wrong propensities before you use either."
             ))  # fmt: skip
         return replace(
             self,
-            warnings=tuple(dict.fromkeys((*question.validity_notes, *doubts))),
+            warnings=tuple(dict.fromkeys((*question.validity_notes, *said))),
             notes=tuple(dict.fromkeys(note for note in question.notes if not isinstance(note, ValidityNote))),
             assumptions=(*self.assumptions, *stated),
             question=question,

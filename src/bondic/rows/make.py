@@ -82,6 +82,8 @@ def _refuse_by_place(rows: Rows) -> None:
         asked.append((points[:, :dimension], rows.kept[0].next.weights, later))
     for (states, known, times), what in zip(asked, ("initial state", "next state"), strict=False):
         some = np.random.default_rng(0).permutation(len(states))[:_TRIED]
+        pairs = states[some] if times is None else np.column_stack([states[some], times[some]])
+        some = some[np.unique(pairs, axis=0, return_index=True)[1]]
         when = None if times is None else times[some]
         if answers.discrete:
             again = discrete_probabilities(policy, states[some], when, what, answers.slots)

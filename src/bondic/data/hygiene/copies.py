@@ -37,6 +37,7 @@ _PIECE = 16
 _CONTEXT = 4
 _FEW_EPISODES = 24
 _MAX_OFFSETS = 16
+_SELDOM = float(np.log(1e4))
 _PRIOR = 10
 """Pairs of units that the share of matches at other distances counts for."""
 _NEARLY_ALL = 0.9
@@ -257,7 +258,7 @@ class EqualRows:
         _, counts = np.unique(states[kept], return_counts=True)
         copies, met_again = int((~kept).sum()), states.size - counts.size
         share = ((self._same + 1) / (states.size + 1)) ** 0.5
-        alike = copies >= _ALL_BUT * met_again and surprise(copies, met_again, share) > RARE
+        alike = copies >= _ALL_BUT * met_again and surprise(copies, met_again, share) > _SELDOM
         if alike and 2 * np.count_nonzero(counts == 1) >= counts.sum():
             row, earlier = int(again[0]), int(original[later][0])
             yield Finding(

@@ -16,7 +16,7 @@ from bondic.data import _arrays
 from bondic.data._arrays import FloatArray
 from bondic.data.episodes import OutOfOrder
 from bondic.data.io import probabilities
-from bondic.data.io.doubts import order_notes, returning_notes
+from bondic.data.io.side_columns import order_notes, returning_notes
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.missing_columns import Following, following_rows, refuse_long_lines
