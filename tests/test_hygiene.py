@@ -206,24 +206,6 @@ def test_a_filled_column_is_named_once_with_its_first_row():
 # Copies
 
 
-def test_equal_episodes_of_continuous_states_are_named_with_their_original():
-    """Three of a hundred, not in a row: no block is repeated."""
-    draws = rng()
-    states, rewards = draws.normal(size=(100, 4, 2)), draws.random((100, 3))
-    for again, first in ((40, 3), (70, 12), (90, 55)):
-        states[again], rewards[again] = states[first], rewards[first]
-    steps = np.tile(np.arange(3), 100)
-    columns = {
-        "observations": states[:, :3].reshape(-1, 2), "actions": np.zeros(300, dtype=int), "rewards": rewards.ravel(),
-        "next_observations": states[:, 1:].reshape(-1, 2), "terminations": steps == 2,
-        "episode_ids": np.repeat(np.arange(100), 3), "timesteps": steps,
-    }  # fmt: skip
-    (item,) = found(columns, "copies")
-    assert (item.count, item.row) == (3, 120)
-    assert "3 episodes equal an earlier one" in item.text
-    assert "as at row 9" in item.text
-
-
 @pytest.mark.parametrize(("ids", "each", "scale"), [(300, 10, 1.0), (50, 20, 0.37), (1000, 5, 0.37)])
 def test_rows_that_are_sorted_by_customer_are_no_copies(ids, each, scale):
     """Equal contents stand near each other there: matches at short distances are common all over the log."""

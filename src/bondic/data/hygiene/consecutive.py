@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import EpisodeNumbers, Episodes
-from bondic.data.hygiene.marks import Marks, placed, row_marks, state_marks
+from bondic.data.hygiene.marks import Marks, placed, row_marks
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -76,7 +76,6 @@ class EpisodeIndex:
         self.returns: FloatArray = np.zeros(0)  # sums of rewards, and of actions where they are numbers of actions
         self.acts: FloatArray = np.zeros(0)
         self.first_rows: IntArray = np.zeros(0, dtype=np.int64)
-        self.start_marks: Marks = np.zeros(0, dtype=np.uint64)
         self._sorted: IntArray = np.zeros(0, dtype=np.int64)  # order of ids by value
         self._carried: EpisodeRows | None = None
         self._numbers = EpisodeNumbers(by_time=True)
@@ -117,7 +116,6 @@ class EpisodeIndex:
         if starts.size:
             self.ids = np.concatenate([self.ids, ids[starts]])
             self.first_rows = np.concatenate([self.first_rows, rows.number[starts]])
-            self.start_marks = np.concatenate([self.start_marks, state_marks(rows.observations[starts])])
             for name in ("lengths", "ends", "contents", *sums):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros(starts.size, dtype=column.dtype)]))

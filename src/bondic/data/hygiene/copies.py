@@ -172,36 +172,17 @@ def copied_blocks(contents: Marks, row_at: Callable[[int], int], units: str = "e
         yield _finding(block.length, again, first, f"{block.length} {units} {what}")
 
 
-def copied(episodes: EpisodeIndex, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterator[Finding]:
-    """Blocks of episodes that come again; equal episodes of continuous states; long runs of rows that come again."""
+def copied(episodes: EpisodeIndex, pieces: Pieces) -> Iterator[Finding]:
+    """Blocks of episodes that come again; of few long episodes, long runs of rows that do."""
     blocks = list(copied_blocks(episodes.contents, lambda place: int(episodes.first_rows[place])))
-    if blocks:
-        yield from blocks
-        return
-    twins = _twins(episodes) if not discrete and keyed else np.zeros(0, dtype=np.int64)
-    if twins.size:
-        original = np.flatnonzero(episodes.contents == episodes.contents[twins[0]])[0]
-        row, first = (int(episodes.first_rows[k]) for k in (twins[0], original))
-        what = f"{twins.size} episodes equal an earlier one in every value, although observations are continuous"
-        yield _finding(twins.size, row, first, what)
-        return
-    if episodes.ids.size < _FEW_EPISODES:
+    yield from blocks
+    if not blocks and episodes.ids.size < _FEW_EPISODES:
         marks, rows = pieces.finished()
         block = repeated_block(marks, 0.5)
         if block is not None:
             length = int(rows[block.first + block.length - 1] - rows[block.first]) + 1
             first, again = (int(rows[k]) for k in (block.first, block.first + block.offset))
             yield _finding(length, again, first, f"A run of at least {length} rows is repeated")
-
-
-def _twins(episodes: EpisodeIndex) -> IntArray:
-    """Later copies of episodes of two rows or more, where no two different episodes have the same start."""
-    values, first = np.unique(episodes.contents, return_index=True)
-    if np.unique(episodes.start_marks).size != values.size or values.size < 2:
-        return np.zeros(0, dtype=np.int64)
-    later = np.ones(episodes.contents.size, dtype=bool)
-    later[first] = False
-    return np.flatnonzero(later & (episodes.lengths > 1))
 
 
 def _finding(count: int, row: int, original: int, what: str) -> Finding:

@@ -87,8 +87,7 @@ class Inspection:
 
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
-        keyed = self._episodes.has_ids and self._timed
-        told_apart = keyed or (self._episodes.has_ids and self.one_step)
+        told_apart = self._episodes.has_ids and (self._timed or self.one_step)
         keys = "" if told_apart else "episode_ids" if self.one_step else "episode_ids and timesteps"
         found = [
             *(
@@ -97,7 +96,7 @@ class Inspection:
             ),
             *self._resets.findings(),
             *(
-                list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
+                list(copied(self._episodes, self._pieces))
                 or ([] if self._discrete or not keys else self._equal.findings(keys))
             ),
             *self._of_columns(None if self.one_step else self._episodes),

@@ -16,11 +16,11 @@ from bondic.data import _arrays
 from bondic.data._arrays import FloatArray
 from bondic.data.episodes import OutOfOrder
 from bondic.data.io import probabilities
-from bondic.data.io.side_columns import order_notes, returning_notes
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.missing_columns import Following, following_rows, refuse_long_lines
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
+from bondic.data.io.side_columns import order_notes, returning_notes
 from bondic.data.io.table import SourceTable
 from bondic.data.transitions import Transitions
 from bondic.errors import ValidityNote, ValidityWarning, shown
