@@ -84,6 +84,7 @@ experiments: $(VENV)/.stamp-experiments ## the long statistical runs; a page for
 	$(BIN)/python experiments/baselines.py --out out/baselines.json --page out/baselines.md
 	@mkdir -p out
 	$(BIN)/python experiments/corruptions.py --page out/corruptions.md
+	$(BIN)/python experiments/findings.py
 	$(BIN)/python experiments/defaults.py --out out/defaults.json --page out/defaults.md
 	$(BIN)/python experiments/coverage_defaults.py --out out/defaults-coverage.json --page out/defaults-coverage.md
 	$(BIN)/python experiments/sequential_events.py --out out/sequential-events.json --page out/sequential-validity.md

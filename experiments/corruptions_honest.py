@@ -131,3 +131,5 @@ HARD: dict[str, Callable[[np.random.Generator], Columns]] = {
     "table of fractions": fine_grid,
     "heavy tails": heavy_tails,
 }
+CHANGING = {name for name in HARD if name.startswith(("learns", "good after bad", "heavy"))}
+"""Those in which the behavior changes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -225,13 +224,6 @@ def pasted_without_keys(log: Columns, rng: np.random.Generator) -> Columns:
     return without_keys(pasted(log, rng))
 
 
-def another_unit(log: Columns, rng: np.random.Generator) -> Columns:
-    """From some row on rewards are cents, not dollars."""
-    n = len(log["rewards"])
-    log["rewards"][int(rng.integers(n // 5, 4 * n // 5)) :] *= 100
-    return log
-
-
 def filled_next(log: Columns, rng: np.random.Generator) -> Columns | None:
     """Seven next observations of ten are the observations, and nothing says which row follows which."""
     if not _continuous(log):
@@ -239,42 +231,6 @@ def filled_next(log: Columns, rng: np.random.Generator) -> Columns | None:
     filled = rng.random(len(log["rewards"])) < 0.7
     log["next_observations"][filled] = log["observations"][filled]
     return without_keys(log)
-
-
-def near_copies(log: Columns, rng: np.random.Generator, one_in: int = 10) -> Columns | None:
-    """One row in ten comes again at the end as an episode of its own, with another reward."""
-    if not _continuous(log):
-        return None
-    n = len(log["rewards"])
-    rows = rng.choice(n, size=n // one_in, replace=False)
-    more = {name: column[rows] for name, column in log.items()} | {
-        "rewards": log["rewards"][rows] + 0.01 * rng.normal(size=rows.size),
-        "truncations": ~log["terminations"][rows],
-        "episode_ids": int(log["episode_ids"].max()) + 1 + np.arange(rows.size),
-        "timesteps": np.zeros(rows.size, dtype=np.int64),
-    }
-    return {name: np.concatenate([column, more[name]]) for name, column in log.items()}
-
-
-def near_copies_without_keys(log: Columns, rng: np.random.Generator) -> Columns | None:
-    """One row in ten comes again somewhere, with another reward; there are no episode ids and no timesteps."""
-    if not _continuous(log):
-        return None
-    n = len(log["rewards"])
-    rows = rng.choice(n, size=n // 10, replace=False)
-    more = {name: column[rows] for name, column in log.items()}
-    more["rewards"] = more["rewards"] + 0.01 * rng.normal(size=rows.size)
-    places = rng.integers(0, n, size=rows.size)
-    return without_keys({name: np.insert(column, places, more[name], axis=0) for name, column in log.items()})
-
-
-def near_copied_part(log: Columns, rng: np.random.Generator) -> Columns | None:
-    """A third of the episodes comes again at the end, with other rewards."""
-    if not _continuous(log):
-        return None
-    n, out = len(log["rewards"]), pasted_part(log, rng)
-    out["rewards"][n:] += 0.01 * rng.normal(size=len(out["rewards"]) - n)
-    return out
 
 
 def _continuous(log: Columns) -> bool:
@@ -293,27 +249,6 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "log pasted twice": (pasted, "copies"),
     "a third pasted again": (pasted_part, "copies"),
     "pasted twice, no keys": (pasted_without_keys, "copies"),
-    "rewards in another unit from some row on": (another_unit, "reward-scale"),
     "observations written as most next observations, no keys": (filled_next, "next-observations"),
-    "rows logged again with other rewards": (near_copies, "copies"),
-    "rows logged again with other rewards, no keys": (near_copies_without_keys, "copies"),
-    "a third pasted again with other rewards": (near_copied_part, "copies"),
 }
 """What went wrong, and the kind of finding that has to come of it."""
-_UNIT, _FEW_COPIES = "rewards in another unit from some row on", "one row in fifty logged again with other rewards"
-FAINT: dict[str, tuple[Fault, str]] = {
-    _UNIT: FAULTS[_UNIT],
-    _FEW_COPIES: (partial(near_copies, one_in=50), "copies"),
-}
-"""Faults that some logs do not show for sure."""
-PARTLY = [
-    (_UNIT, "grid"),
-    *(
-        (_UNIT, f"{how}, {reward}")
-        for how in ("learns", "good after bad")
-        for reward in ("squared distance", "exponential")
-    ),
-    (_FEW_COPIES, "cart-pole"),
-    (_FEW_COPIES, "few starts"),
-]
-"""These logs."""

@@ -21,19 +21,16 @@ from bondic.errors import ValidityWarning
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import corruptions
-from experiments.corruptions_honest import HARD, REWARDS, driven, slowly
+from experiments.corruptions_honest import HARD
 from experiments.corruptions_logs import (
     FAULTS,
     GOOD,
     HONEST,
-    PARTLY,
-    another_unit,
     autoreset,
     filled_next,
     limit_as_end,
-    near_copies,
-    near_copies_without_keys,
     pasted,
+    stale_next,
     table,
 )
 
@@ -64,8 +61,7 @@ def rng(seed=0):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_caught_in_every_log_that_can_have_it(fault):
-    sure = [name for name in GOOD if (fault, name) not in PARTLY]
-    lines = [line for name in sure if (line := corruptions.run_fault(fault, name, 2)) is not None]
+    lines = [line for name in GOOD if (line := corruptions.run_fault(fault, name, 2)) is not None]
     assert len(lines) >= 2
     assert all(line.caught == line.trials for line in lines), lines
 
@@ -192,29 +188,6 @@ def test_few_long_episodes_are_compared_piece_by_piece(episodes):
     assert kinds(log_of(pasted(columns, rng())))["copies"].severity == "warn"
 
 
-# Rewards
-
-
-@pytest.mark.parametrize(("name", "factor"), [("cart-pole", 100.0), ("few starts", 0.01), ("table", 12.0)])
-def test_the_row_and_the_factor_of_another_unit_are_named(name, factor):
-    columns = GOOD[name](rng())
-    change = 2 * len(columns["rewards"]) // 3
-    columns["rewards"][change:] *= factor
-    (item,) = found(columns, "reward-scale")
-    assert item.severity == "warn"
-    assert abs(item.row - change) <= 20
-    said = float(item.text.split("about ")[2].split()[0])
-    assert said == pytest.approx(max(factor, 1 / factor), rel=0.1)
-    assert f"times as {'large' if factor > 1 else 'small'}" in item.text
-    assert "--accept reward-scale" in str(item)
-
-
-@pytest.mark.parametrize("reward", ["squared distance", "exponential"])
-def test_another_unit_is_seen_while_the_behavior_learns(reward):
-    seen = [another_unit(driven(rng(seed), REWARDS[reward], slowly), rng(seed)) for seed in range(3)]
-    assert all(found(columns, "reward-scale") for columns in seen)
-
-
 # Next observations
 
 
@@ -231,35 +204,6 @@ def test_a_filled_column_is_named_once_with_its_first_row():
 
 
 # Copies
-
-
-@pytest.mark.parametrize("spoil", [near_copies, near_copies_without_keys])
-def test_rows_with_other_rewards_are_named_with_their_original(spoil):
-    columns = spoil(GOOD["cart-pole"](rng()), rng())
-    (item,) = found(columns, "copies")
-    row, original = item.row, int(item.text.split("as row ")[1].split(")")[0])
-    assert original < row
-    for name in ("observations", "actions", "next_observations"):
-        np.testing.assert_array_equal(columns[name][row], columns[name][original])
-    assert columns["rewards"][row] != columns["rewards"][original]
-
-
-def test_equal_episodes_of_continuous_states_are_named_with_their_original():
-    """Three of a hundred, not in a row: no block is repeated."""
-    draws = rng()
-    states = draws.normal(size=(100, 4, 2))
-    for again, first in ((40, 3), (70, 12), (90, 55)):
-        states[again] = states[first]
-    steps = np.tile(np.arange(3), 100)
-    columns = {
-        "observations": states[:, :3].reshape(-1, 2), "actions": np.zeros(300, dtype=int), "rewards": draws.random(300),
-        "next_observations": states[:, 1:].reshape(-1, 2), "terminations": steps == 2,
-        "episode_ids": np.repeat(np.arange(100), 3), "timesteps": steps,
-    }  # fmt: skip
-    (item,) = found(columns, "copies")
-    assert (item.count, item.row) == (3, 120)
-    assert "3 episodes equal an earlier one" in item.text
-    assert "as at row 9" in item.text
 
 
 @pytest.mark.parametrize(("ids", "each", "scale"), [(300, 10, 1.0), (50, 20, 0.37), (1000, 5, 0.37)])
@@ -398,10 +342,10 @@ def test_a_certificate_of_an_accepted_log_is_verified_without_accepting_again():
 
 
 def test_check_lists_what_would_be_refused_and_evaluate_says_it_first(tmp_path, capsys):
-    np.savez(tmp_path / "log.npz", **pasted(table(rng()), rng()))
+    np.savez(tmp_path / "log.npz", **stale_next(table(rng()), rng()))
     code, out, _ = run(capsys, "check", tmp_path / "log.npz")
     assert code == 2
-    assert "refused: 80 episodes in a row are repeated" in out
+    assert "refused: In" in out
     columns = limit_as_end(table(rng()), rng())
     np.savez(tmp_path / "log.npz", **columns)
     actions = int(columns["actions"].max()) + 2

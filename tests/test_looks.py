@@ -251,8 +251,10 @@ def test_decisions_that_become_episodes_are_another_plan(tmp_path):
     mixed, state = bondic.Transitions(**columns), tmp_path / "looks.json"
     method = bondic.Default(planned_rows=1000, pilot=100)
     gate(walk_problem(first(mixed, 500)), above=1.0, method=method, state=state)
+    with pytest.warns(bondic.ValidityWarning, match="length of an episode"):
+        later = walk_problem(mixed)
     with pytest.raises(InvalidInput, match="another chance to be wrong"):
-        gate(walk_problem(mixed), above=1.0, method=method, state=state)
+        gate(later, above=1.0, method=method, state=state)
 
 
 def test_a_list_of_one_start_that_units_leave_is_another_plan(tmp_path):

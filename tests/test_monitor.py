@@ -94,6 +94,7 @@ def test_the_running_interval_is_what_all_have_in_common():
     assert "stopped at any time" in length.text
 
 
+@pytest.mark.filterwarnings("ignore:The log does not stand still")
 def test_a_rejection_is_for_good():
     """Rewards of which the second half is another world: what was true of the first half cannot be true of both."""
     monitor = coin_monitor(n=2000)

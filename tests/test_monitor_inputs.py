@@ -296,6 +296,7 @@ def test_what_was_cut_does_not_go_on():
         monitor.update(part(log, slice(stop, stop + 1), **more))
 
 
+@pytest.mark.filterwarnings("ignore:The propensities look like those of the action that was not taken")
 def test_propensities_are_never_ignored_without_a_word():
     log = episodes(1, 200)
     start = bondic.InitialStates.exact([[0.0], [1.0]])

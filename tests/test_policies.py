@@ -265,7 +265,7 @@ def test_time_dependent_policies_get_t_plus_1_at_next_states_and_0_at_the_start(
     log = make_log(terminations=[0, 0, 0, 1, 0, 0, 0, 0], **TIMES)
     policy = Recorder(True, [])
     ask(policy, log, time_varying=True, draws=1, initial_draws=1)
-    (start, start_time), (following, next_time) = policy.seen
+    (start, start_time), (following, next_time) = policy.seen[:2]  # then it is asked again, in another order
     np.testing.assert_array_equal(start, START.observations)
     np.testing.assert_array_equal(start_time, [0, 0])
     goes_on = [0, 1, 2, 4, 5, 6, 7]
@@ -274,7 +274,7 @@ def test_time_dependent_policies_get_t_plus_1_at_next_states_and_0_at_the_start(
     np.testing.assert_array_equal(next_time[asked], [1, 2, 3, 1, 2, 4, 5])
     plain = Recorder(False, [])
     ask(plain, make_log(**TIMES), horizon=4, draws=1, initial_draws=1)
-    assert [len(question) for question in plain.seen] == [1, 1]
+    assert [len(question) for question in plain.seen[:2]] == [1, 1]
 
 
 # What is refused

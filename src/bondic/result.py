@@ -204,7 +204,7 @@ class Result:
     effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
     seconds: dict[str, float]  # time spent, by stage
     warnings: tuple[str, ...] = ()  # about log and policy: where one applies, the interval is not valid
-    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type ValidityNote
+    notes: tuple[str, ...] = ()  # how the log was read
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     question: Rows | None = field(repr=False, compare=False, default=None)  # the problem; never written to a file
@@ -423,8 +423,20 @@ class Result:
     def with_question(self, question: Rows) -> Result:
         """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
-        remarks = {"warnings": question.validity_notes, "notes": question.notes}
-        return replace(self, **remarks, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
+        said = [note for note in question.notes if isinstance(note, ValidityNote)]
+        if self.estimate_outside:
+            said.append(ValidityNote(
+                f"The point estimate, {three(self.estimate)}, lies outside of its own interval, "
+                f"{interval_text(self.low, self.high)}: parts of the log disagree. Look for rows out of order, for drift "
+                "and for wrong propensities before you use either."
+            ))  # fmt: skip
+        return replace(
+            self,
+            warnings=tuple(dict.fromkeys((*question.validity_notes, *said))),
+            notes=tuple(dict.fromkeys(note for note in question.notes if not isinstance(note, ValidityNote))),
+            assumptions=(*self.assumptions, *stated),
+            question=question,
+        )
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -449,14 +461,6 @@ class Result:
         certificate = self.certificate.with_proof(proof)
         hashes = {**self.hashes, "certificate": certificate.digest}
         return replace(self, proof=proof, certificate=certificate, hashes=hashes, notes=notes, question=None)
-
-    def remarks(self) -> tuple[list[str], list[str]]:
-        """(what touches validity: warnings and notes; the other notes)."""
-        notes = dict.fromkeys(self.notes)
-        validity_notes = [note for note in notes if isinstance(note, ValidityNote)]
-        return list(dict.fromkeys([*self.warnings, *validity_notes])), [
-            note for note in notes if not isinstance(note, ValidityNote)
-        ]
 
     def breaks(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
         """Up to which allowance a decision holds, in words; `curve.breaks` has the number. Empty where there is no curve."""

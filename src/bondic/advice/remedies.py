@@ -46,6 +46,10 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
         loud=True,
         numbers={} if found is None else {"p_value": found.p_value},
     )
+    if any(item.name == "propensities" for item in result.assumptions):
+        words = situation.problem.log.inspection.contradicted_propensities
+        if words:
+            yield NextStep("rejected", words, loud=True)
     doubt = f" Begin with the warning about it: {result.warnings[0]}" if result.warnings else ""
     yield NextStep(
         "rejected",

@@ -171,7 +171,7 @@ def _write(question: Rows, result: Result, options: dict[str, Any]) -> list[str]
 def _print(result: Result, notes: Sequence[str], options: dict[str, Any], verdict: str) -> None:
     brief = options["as_json"] or options["quiet"]
     seen = not brief and sys.stdout.isatty()  # above the answer, on the same screen
-    print_validity_notes((*(ValidityNote(text) for text in result.warnings if not seen), *notes))
+    print_validity_notes([ValidityNote(text) for text in result.warnings if not seen])
     if verdict and brief:
         say(verdict, err=options["as_json"])
         if not options["as_json"]:

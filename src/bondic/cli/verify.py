@@ -100,9 +100,7 @@ def _print(checked: Verification, by: str | None) -> None:
     if UNREPLAYED in checked.headline:
         label, lacking = f"not checked: {'; '.join(checked.headline)}", f", {label} otherwise"
     ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
-    say(
-        f"{clean_text(label + lacking + said)}: {ends} at alpha = {checked.alpha:g} ({checked.status.lower()}{sides})"
-    )
+    say(f"{clean_text(label + lacking + said)}: {ends} at alpha = {checked.alpha:g} ({checked.status.lower()}{sides})")
     if by is not None:
         say(f"  by {clean_text(by)}, all {len(checked.subgroups)} together:")
     for name, one in checked.subgroups.items():

@@ -55,7 +55,6 @@ CSV_COLUMNS = (
 
 def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, command: str = "") -> dict[str, Any]:
     """Plain data with the fields listed above; `reading` is that of the result's question, unless it is given."""
-    validity_notes, others = result.remarks()
     plain = {
         "format": RESULT_FORMAT,
         "headline": result.headline(),
@@ -83,8 +82,8 @@ def result_dict(result: Result, *, reading: Mapping[str, Any] | None = None, com
         "estimate_in_interval": not result.estimate_outside,
         **{name: getattr(result, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
-        "warnings": validity_notes,
-        "notes": others,
+        "warnings": list(result.warnings),
+        "notes": list(result.notes),
         "next_steps": [step.to_dict() for step in result.steps],
         "reading": _reading(result, reading),
         "command": command or None,

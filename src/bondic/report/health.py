@@ -97,9 +97,6 @@ class Health:
     episodes: int | None = None
     terminations: int | None = None
     truncations: int | None = None
-    copies: int | None = (
-        None  # rows that equal an earlier row in every value; not counted where every row is an episode
-    )
     return_mean: float | None = None  # sum of the rewards of an episode, on average, where there are several steps
 
 
@@ -195,7 +192,7 @@ def _taken(cloud: Cloud, width: int, *, discrete: bool) -> FloatArray:
 
 
 def _of_log(log: Log) -> dict[str, Any]:
-    """Episodes, ends, returns and copies of the whole log; copies only of a log in memory."""
+    """Episodes, ends and returns of the whole log."""
     if isinstance(log.inspection, SingleRowsInspection) and not log.held:  # all of it was counted when it was opened
         return {
             **dict.fromkeys(("rows", "episodes", "terminations"), len(log)),
@@ -207,16 +204,10 @@ def _of_log(log: Log) -> dict[str, Any]:
         terminations += int(part.terminations.sum())
         earned += float(part.rewards.sum())
         truncations += int(np.asarray(part.truncations).sum())
-    copies = None
-    if log.held and terminations < len(log):  # few contexts come again and again: no sign of a copy
-        columns = log.read().columns().values()
-        numbers = [np.asarray(column, dtype=np.float64) for column in columns if column is not None]
-        copies = len(log) - _distinct(np.column_stack(numbers))
     return {
         "rows": len(log),
         "episodes": episodes,
         "terminations": terminations,
         "truncations": truncations,
-        "copies": copies,
         "return_mean": earned / episodes if 1 < episodes < len(log) else None,
     }

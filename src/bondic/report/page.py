@@ -48,20 +48,18 @@ def report_page(
         )
     if question.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    validity_notes, notes = result.remarks()
-    validity_notes = validity_notes[len(result.warnings) :]  # those are in the answer
     view = summarize(replace(result, steps=result.steps or next_steps(result, question, no_rows=no_rows)))
     health = examine(question.select(*result.rows), question.log, no_rows=no_rows)
     values = _values(result, question)
     beside = result.today if result.comparison is not None or len(values) < _BOTH else values[1][1]
     body = [
-        _answer(view, result, validity_notes, values),
+        _answer(view, result, values),
         allowance_section(result),
         subgroups_section(result, view.subgroups),
         _next_steps(view.steps),
         _assumptions(result, all_assumptions(result, beside)),
-        _data_health(health, no_rows, validity_notes),
-        _details(result, view, notes, command),
+        _data_health(health, no_rows),
+        _details(result, view, result.notes, command),
     ]
     return document(title, "".join(body), allowance_data(result))
 
@@ -98,12 +96,9 @@ def _values(result: Result, question: Rows) -> list[tuple[str, Result]]:
     return [*([] if result.is_difference else [("new", result)]), *([] if today is None else [("today", today)])]
 
 
-def _answer(view: Summary, result: Result, validity_notes: Sequence[str], values: Sequence[tuple[str, Result]]) -> str:
+def _answer(view: Summary, result: Result, values: Sequence[tuple[str, Result]]) -> str:
     """What a decision maker quotes, the intervals on one axis, and what they are worth."""
     rejected, compared = result.status is Status.REJECTED, result.comparison
-    count = "There is a warning" if len(validity_notes) == 1 else f"There are {len(validity_notes)} warnings"
-    where = f"<b>{count} about the log, under “Is it the right log?”.</b>"
-    pointer = f'<p class="note">{where} If it applies, the interval is not valid.</p>' if validity_notes else ""
     difference = compared if compared is not None else result if result.is_difference else None
     pictures = forest(values, "the values on one axis") if values and not rejected else ""
     if difference is not None:
@@ -116,7 +111,7 @@ def _answer(view: Summary, result: Result, validity_notes: Sequence[str], values
         "answer",
         "No answer: the log contradicts the assumptions" if rejected else "The answer",
         f'{verdict}{_warnings(view.warnings)}<p class="answer">{shown}</p><p>{_badges(result)}</p>'
-        f"{pointer}{pictures}<p class=soft>{esc(' '.join((*_meaning(result, values), *view.brief)))}</p>",
+        f"{pictures}<p class=soft>{esc(' '.join((*_meaning(result, values), *view.brief)))}</p>",
         ' class="rejected"' if rejected else "",
     )
 
@@ -258,12 +253,12 @@ def _title(item: Assumption, result: Result) -> str:
 # --- the log, and how to check ------------------------------------------------------------------------
 
 
-def _data_health(health: Health, no_rows: bool, validity_notes: Sequence[str]) -> str:
+def _data_health(health: Health, no_rows: bool) -> str:
     """Counts of the log, and how it was read."""
     known = [
         ("rows of the log", health.rows), ("rows used", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
-        ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
+        ("rows without a next state", health.final),
         ("distinct situations", health.distinct),
     ]  # fmt: skip
     thin = f"below {MIN_ROWS}"
@@ -276,7 +271,7 @@ def _data_health(health: Health, no_rows: bool, validity_notes: Sequence[str]) -
     return _section(
         "health",
         "Is it the right log?",
-        f"{_warnings(validity_notes)}{facts(items)}"
+        f"{facts(items)}"
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">{esc(earned)}. Dashed lines: the stated range. Every possible reward '
         f"must lie inside.{hidden}</p>{_actions(health)}",

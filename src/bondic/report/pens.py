@@ -187,12 +187,9 @@ def result_markdown(result: Result, title: str = "Policy evaluation") -> str:
     """A summary for an issue, a merge request or a mail."""
     pen = _Markdown(title)
     draw(summarize(result), pen)
-    validity_notes, others = result.remarks()
-    for validity_note in validity_notes[len(result.warnings) :]:
-        pen.text(f"Warning: {validity_note}", "warning")
-    if others:
+    if result.notes:
         pen.title("How the log was read")
-        pen.items([(note, False) for note in others])
+        pen.items([(note, False) for note in result.notes])
     hashes = [f"{name} `{value}`" for name, value in result.hashes.items()]
     return "\n\n".join([*pen.blocks, *hashes]) + "\n"
 

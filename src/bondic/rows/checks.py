@@ -17,6 +17,7 @@ from bondic.errors import ValidityNote, ValidityWarning, shown
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
 
+_TOO_WIDE = 100
 _OUTSIDE = 0.25
 """Share of a continuous policy's actions outside everything logged that is worth a warning."""
 
@@ -26,6 +27,7 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
     terms = question.terms
     found = [
         *unseen_actions(question),
+        *wide_range(question),
         *question.log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
     ]
     validity_notes, stated = judge(found, accept)
@@ -86,6 +88,19 @@ def first_rewards_alone(question: Rows) -> tuple[str, ...]:
     )
     warnings.warn(validity_note, ValidityWarning, stacklevel=3)
     return (validity_note,)
+
+
+def wide_range(question: Rows) -> Iterator[Finding]:
+    """Rewards that fill a hundredth of what was stated."""
+    (low, high), (least, most) = question.terms.reward_range, question.log.reward_span
+    if question.terms.value_range is None and 0 < _TOO_WIDE * (most - least) <= high - low:
+        yield Finding(
+            "reward-range", "warn", len(question.log), -1,
+            f"All rewards of the log lie in [{least:g}, {most:g}], and the stated range, [{low:g}, {high:g}], is "
+            f"{(high - low) / (most - least):.0f} times as wide. An interval allows for every reward in the range, and is "
+            "wide for it; or rewards are in another unit than the range.",
+            "Check the unit, and state the range of the rewards that are possible, for the next log if not for this one.",
+        )  # fmt: skip
 
 
 def unseen_actions(question: Rows) -> Iterator[Finding]:

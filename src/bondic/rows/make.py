@@ -11,10 +11,14 @@ from bondic.core.columns import Cloud, RowRange
 from bondic.core.errors import InvalidInput
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.terms import Terms
+from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.initial import InitialStates, first_starts, of_stream
 from bondic.data.log import Log
+from bondic.data.unread import Unread
+from bondic.errors import PolicyError
 from bondic.policies.answers import StartAnswers, StoredAnswers, query_start, query_start_later
 from bondic.policies.logged_target import LoggedTarget
+from bondic.policies.protocol import RowProbabilities, discrete_probabilities, sampled_actions
 from bondic.rows.batch import Draws, LaterCloud, NoCloud, check_actions, check_part, make_cloud, make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import Rows, memory_plan
@@ -53,7 +57,51 @@ def make_rows(
     whole = _looked_through(rows).restricted(rows.rows)
     if not len(whole):
         raise InvalidInput(f"Every row lies at or beyond the horizon {terms.horizon}: nothing is left to evaluate.")
+    _refuse_by_place(whole)
     return whole
+
+
+_Asked = tuple[FloatArray, FloatArray, IntArray | None]  # states, the policy's answers, times
+
+
+def _refuse_by_place(rows: Rows) -> None:
+    """PolicyError where some states get other answers in another order: such answers know rows of the log, or are drawn."""
+    policy, answers, dimension = rows.policy, rows.answers, rows.layout.observation_dim
+    if isinstance(policy, RowProbabilities | StoredAnswers | LoggedTarget) or not answers.exact:
+        return
+    if isinstance(answers, Unread):
+        states = first_starts(rows.initial_states, _TRIED)
+        asked: list[_Asked] = [
+            (states, discrete_probabilities(policy, states, None, "initial state", answers.slots), None)
+        ]
+    else:
+        times = np.zeros(len(rows.initial_states), dtype=np.int64) if rows.terms.time_varying else None
+        asked = [(rows.initial_states.observations, answers.initial, times)]
+    if rows.kept and answers.discrete and (points := rows.kept[0].next.points).size:
+        later = points[:, dimension].astype(np.int64) if rows.terms.time_varying else None
+        asked.append((points[:, :dimension], rows.kept[0].next.weights, later))
+    for (states, known, times), what in zip(asked, ("initial state", "next state"), strict=False):
+        some = np.random.default_rng(0).permutation(len(states))[:_TRIED]
+        pairs = states[some] if times is None else np.column_stack([states[some], times[some]])
+        some = some[np.unique(pairs, axis=0, return_index=True)[1]]
+        when = None if times is None else times[some]
+        if answers.discrete:
+            again = discrete_probabilities(policy, states[some], when, what, answers.slots)
+        else:
+            shape: dict[str, Any] = {
+                "draws": 1,
+                "dimension": rows.layout.action_dim,
+                "rng": Draws(rows.seed).at_start(),
+            }
+            again = sampled_actions(policy, states[some], when, what, **shape)
+        differs = np.abs(again - known[some]).max(axis=tuple(range(1, known.ndim)), initial=0.0) > _SAME
+        if differs.any():
+            raise PolicyError(
+                f"The policy answers {differs.sum()} of {some.size} states differently when it is queried again in another "
+                f"order (first: {what} number {some[differs].min()}, counted from 0): what it does depends on the place in "
+                "the log, or on chance. Each state has one answer: return probabilities where actions are drawn, and log "
+                "probabilities that are written down row by row as columns, policy='columns' (--policy columns)."
+            )
 
 
 def _query_starts(
@@ -98,8 +146,8 @@ def from_some_starts(rows: Rows, count: int) -> Rows:
     return replace(rows, initial_states=initial, answers=answers, initial=start)
 
 
-_TRIED = 64
-"""Starts at which a policy is queried at once: how many actions it knows."""
+_TRIED, _SAME = 64, 1e-3
+"""Starts at which a policy is queried at once: how many actions it knows; and how alike networks answer in single precision."""
 
 
 def _refuse_without_target(log: Log, policy: Any) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bondic.data._arrays import BoolArray, FloatArray, IntArray
 from bondic.data.episodes import EpisodeNumbers, Episodes
-from bondic.data.hygiene.marks import Marks, placed, row_marks, state_marks
+from bondic.data.hygiene.marks import Marks, placed, row_marks
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -60,7 +60,7 @@ class ConsecutiveRows:
     starts: IntArray
     fresh: IntArray  # rows of this part, without the carried ones
     marks: Marks  # of all their numbers, one per fresh row
-    paths: Marks  # of state, action and next state alone; of all numbers where states are discrete
+    states: Marks  # of the states alone
     discrete: bool
 
 
@@ -73,9 +73,9 @@ class EpisodeIndex:
         self.lengths: IntArray = np.zeros(0, dtype=np.int64)
         self.ends: npt.NDArray[np.int8] = np.zeros(0, dtype=np.int8)  # 0 open, 1 terminated, 2 truncated
         self.contents: Marks = np.zeros(0, dtype=np.uint64)
-        self.paths: Marks = np.zeros(0, dtype=np.uint64)  # contents without rewards, where states are continuous
+        self.returns: FloatArray = np.zeros(0)  # sums of rewards, and of actions where they are numbers of actions
+        self.acts: FloatArray = np.zeros(0)
         self.first_rows: IntArray = np.zeros(0, dtype=np.int64)
-        self.start_marks: Marks = np.zeros(0, dtype=np.uint64)
         self._sorted: IntArray = np.zeros(0, dtype=np.int64)  # order of ids by value
         self._carried: EpisodeRows | None = None
         self._numbers = EpisodeNumbers(by_time=True)
@@ -92,17 +92,19 @@ class EpisodeIndex:
         rows = fresh.after(self._carried)
         offset = len(rows.ids) - len(ids)
         episodes = Episodes(rows.ids)
-        _, paths, marks = row_marks(log)
-        paths = marks if log.discrete_observations else paths
-        starts = self._register(ids, {"contents": marks, "paths": paths}, fresh)
+        states, marks = row_marks(log)
+        sums = {"returns": log.rewards, "acts": log.actions if log.discrete_actions else np.zeros(len(log))}
+        starts = self._register(ids, marks, sums, fresh)
         last = np.sort(episodes.last)
         self._carried = rows.take(last[last >= offset])
         return ConsecutiveRows(  # pairs of two carried rows do not exist: one row per episode is carried
             rows, *episodes.pairs, starts + offset,
-            offset + np.arange(len(ids), dtype=np.int64), marks, paths, bool(log.discrete_observations),
+            offset + np.arange(len(ids), dtype=np.int64), marks, states, bool(log.discrete_observations),
         )  # fmt: skip
 
-    def _register(self, ids: IntArray, marks: Mapping[str, Marks], rows: EpisodeRows) -> IntArray:
+    def _register(
+        self, ids: IntArray, marks: Marks, sums: Mapping[str, npt.NDArray[Any]], rows: EpisodeRows
+    ) -> IntArray:
         """Update the episodes; returns the rows of this part that begin one."""
         known, episodes = self.ids[self._sorted], Episodes(ids)
         here = ids[episodes.first]
@@ -114,16 +116,16 @@ class EpisodeIndex:
         if starts.size:
             self.ids = np.concatenate([self.ids, ids[starts]])
             self.first_rows = np.concatenate([self.first_rows, rows.number[starts]])
-            self.start_marks = np.concatenate([self.start_marks, state_marks(rows.observations[starts])])
-            for name in ("lengths", "ends", *marks):
+            for name in ("lengths", "ends", "contents", *sums):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros(starts.size, dtype=column.dtype)]))
             self._sorted = np.argsort(self.ids, kind="stable")
             place = np.searchsorted(self.ids[self._sorted], here)
         slot = self._sorted[place]  # (episodes here,)
         mine = slot[episodes.number]  # (rows,)
-        for name, column in marks.items():
-            np.add.at(getattr(self, name), mine, placed(column, self.lengths[mine] + episodes.step))
+        np.add.at(self.contents, mine, placed(marks, self.lengths[mine] + episodes.step))
+        for name, added in sums.items():
+            np.add.at(getattr(self, name), mine, added)
         self.lengths[mine[episodes.last]] += episodes.lengths
         last = episodes.last
         self.ends[mine[last]] = np.where(rows.terminated[last], 1, np.where(rows.truncated[last], 2, 0))

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from bondic.core.errors import InvalidInput
+from bondic.data._arrays import FloatArray
 
 Severity = Literal["refuse", "warn", "note"]
 
@@ -24,8 +27,11 @@ ACCEPTABLE = {
     "unseen-actions": "The policy takes actions that the log never took: for them the interval rests on the value class alone.",
     "sure-propensities": "Every action of the log was certain when it was taken: the behavior drew none by chance.",
     "estimated-propensities": "Propensities that equal the log's own frequencies are those that its actions were drawn with.",
+    "other-propensities": "Propensities are those of the action that was taken, in every row.",
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
-    "reward-scale": "Rewards of all rows are in one unit, also where they change by a constant factor.",
+    "reward-range": "Rewards may be anywhere in the stated range, although those of the log fill a hundredth of it.",
+    "drift": "Rewards and actions that change in the course of the log belong to the decisions that the interval is about.",
+    "sorted": "Rows and episodes stand in the order in which they were made, although they are sorted by something else.",
     "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",
 }
 """Kinds of findings that a user can overrule, with the assumption that accepting one states."""
@@ -45,6 +51,15 @@ class Finding:
     def __str__(self) -> str:
         way_out = "" if self.severity == "note" else f" If it is right as it is, state so: accept=[{self.kind!r}] "
         return f"{self.text} {self.cure}{way_out}" + ("" if not way_out else f"(--accept {self.kind}).")
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def bars(values: FloatArray) -> str:
+    """A small picture inside a sentence: one block for each value, from the lowest to the highest."""
+    low, width = float(values.min()), float(np.ptp(values)) or 1.0
+    return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / width)] for value in values.tolist())
 
 
 def judge(findings: Iterable[Finding], accept: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -12,12 +12,12 @@ from bondic.core.errors import InvalidInput
 from bondic.data._arrays import FloatArray, IntArray
 from bondic.data.hygiene.chain import ChainCheck, StayCheck
 from bondic.data.hygiene.consecutive import EpisodeIndex
-from bondic.data.hygiene.copies import NearCopies, Pieces, copied
+from bondic.data.hygiene.copies import EqualRows, Pieces, copied
+from bondic.data.hygiene.course import Course
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
 from bondic.data.hygiene.propensities import PropensityCheck
 from bondic.data.hygiene.resets import ResetCheck
-from bondic.data.hygiene.scale import ScaleCheck
 
 if TYPE_CHECKING:
     from bondic.data.log import Log
@@ -32,7 +32,7 @@ class Inspection:
     def __init__(self) -> None:
         self._episodes, self._pieces = EpisodeIndex(), Pieces()
         self._chain, self._resets, self._limits = ChainCheck(), ResetCheck(), LimitCheck()
-        self._stays, self._near, self._scale = StayCheck(), NearCopies(), ScaleCheck()
+        self._stays, self._equal, self._course = StayCheck(), EqualRows(), Course()
         self._discrete, self._timed = True, False
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
@@ -51,14 +51,15 @@ class Inspection:
         self._chain.add(rows)
         self._resets.add(rows)
         self._limits.add(rows, self._episodes)
-        self._pieces.add(rows.paths, first_row)
+        self._pieces.add(rows.marks, first_row)
         self._stays.add(rows)
-        self._near.add(rows, np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1))
-        self._add_columns(part, first_row)
+        if not (self._episodes.has_ids and self._timed):
+            self._equal.add(rows.states, rows.marks, np.column_stack([part.actions, part.rewards]))
+        self._add_columns(part)
 
-    def _add_columns(self, part: Transitions, first_row: int) -> None:
+    def _add_columns(self, part: Transitions) -> None:
         """What can be checked without knowing which row follows which."""
-        self._scale.add(part, first_row)
+        self._course.add(part)
         if part.discrete_actions:
             more = np.bincount(part.actions)
             size = max(more.size, self.action_counts.size)
@@ -75,14 +76,18 @@ class Inspection:
         return self._episodes.lengths
 
     @property
+    def contradicted_propensities(self) -> str:
+        """Which propensities do not fit the actions, and in which rows, in words; "" if all do, or there are none."""
+        return self._course.contradicted()
+
+    @property
     def one_step(self) -> bool:
         """Whether every row ends an episode of its own."""
         return bool((self._episodes.lengths == 1).all() and (self._episodes.ends == 1).all())
 
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
-        keyed = self._episodes.has_ids and self._timed
-        told_apart = keyed or (self._episodes.has_ids and self.one_step)
+        told_apart = self._episodes.has_ids and (self._timed or self.one_step)
         keys = "" if told_apart else "episode_ids" if self.one_step else "episode_ids and timesteps"
         found = [
             *(
@@ -91,17 +96,17 @@ class Inspection:
             ),
             *self._resets.findings(),
             *(
-                list(copied(self._episodes, self._pieces, discrete=self._discrete, keyed=keyed))
-                or self._near.findings(keys=keys)
+                list(copied(self._episodes, self._pieces))
+                or ([] if self._discrete or not keys else self._equal.findings(keys))
             ),
-            *self._of_columns(),
+            *self._of_columns(None if self.one_step else self._episodes),
             *missing_episodes(self._episodes),
             *self._limits.findings(self._episodes, gamma=gamma, horizon=horizon),
         ]
         return self._sorted(found)
 
-    def _of_columns(self) -> Iterator[Finding]:
-        yield from self._scale.findings()
+    def _of_columns(self, episodes: EpisodeIndex | None = None) -> Iterator[Finding]:
+        yield from self._course.findings(episodes)
         yield from self._propensities.findings(self.action_counts)
 
     @staticmethod
@@ -114,7 +119,7 @@ def inspect_log(log: Log, *, gamma: float | None = None, horizon: int | None = N
 
     Looked for: next observations that are not the following observation or were filled in, states of the next episode where
     one was cut, rows of a resetting environment, missing rows and episodes, time limits recorded as terminations, copies of
-    rows and whole stretches, rewards in another unit from some row on.
+    rows and whole stretches, drift, rows and episodes that are sorted, propensities that were not recorded.
 
     Parameters
     ----------

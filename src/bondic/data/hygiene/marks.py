@@ -36,13 +36,12 @@ def column_marks(columns: Iterable[npt.NDArray[np.float64]], before: Marks | Non
     return out
 
 
-def row_marks(part: Transitions) -> tuple[Marks, Marks, Marks]:
-    """Marks of every row's state; of state, action and next state; and of all its numbers."""
+def row_marks(part: Transitions) -> tuple[Marks, Marks]:
+    """Marks of every row's state, and of all its numbers."""
     actions = np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1)
     known = [column for name in PROPENSITIES if (column := getattr(part, name)) is not None]
     states = column_marks(part.observations.T)
-    paths = column_marks([*actions.T, *part.next_observations.T], states)
-    return states, paths, column_marks([part.rewards, *known], paths)
+    return states, column_marks([*actions.T, *part.next_observations.T, part.rewards, *known], states)
 
 
 def state_marks(states: npt.NDArray[np.float64]) -> Marks:

@@ -1,4 +1,11 @@
-"""Propensities that were not recorded: all are 1, or the log's own frequencies, n(s, a) / n(s) for every state, or n(a) / n."""
+"""Propensities that were not recorded: all are 1, or the log's own frequencies, n(s, a) / n(s) for every state, or n(a) / n; of
+two actions also those of the other action, or those of a logistic regression on this log.
+
+Two actions, b the logged probability of the action taken. The other one's in its place makes prod (1 - b)/b an e-value: where
+b is right its mean is 1, whatever the behavior knew of the past (Ville). A logistic fit solves sum (1[a = 1] - b(1)) x = 0 for
+the constant and, up to its penalty, for every state column; where b is right and never comes twice, S'V^-1 S with V = sum b(1
+- b) x x' is chi-square. Trees learn single rows: sum log b is then far above its mean under b.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +27,16 @@ _DIGITS = 1e-7
 _MAX_GROUPS = 100_000
 _RARE = float(np.log(1e4))
 """Drawn actions have exactly the frequencies of their probabilities in fewer than one of 10 000 logs where it is reported."""
+_TOO_WELL = float(np.log(2e3))
+"""Drawn actions fit their probabilities as well as that in one of 2 000 logs, by each of two measures."""
+_GAIN = 5.0
+"""Standard deviations by which the log-likelihood exceeds its mean: actions that are known better than they were drawn."""
+_CHANGES, _COLUMNS = 0.5, 64
+"""Share of rows whose probability is not that of the row before, and most state columns of a fit that is looked for."""
+_RECORDED = (
+    "Log the probabilities with which actions were drawn; or state by which factor these may be wrong: "
+    "Propensities(gamma_sensitivity=...) (--with gamma_sensitivity=...)."
+)
 _PLANNED = 100
 """Larger denominators than that are those of counts: probabilities that were planned are 1/2, 0.05, 1/3, 0.37."""
 
@@ -30,18 +47,61 @@ class PropensityCheck:
     def __init__(self) -> None:
         self._groups = [_Groups(), _Groups()]
         self._certain = True  # all propensities so far are 1
+        self._other = 0.0  # sum of log (1 - b)/b over all rows
+        self._score = self._spread = np.zeros(0)  # S and V, of the constant and the state columns
+        self._gain = np.zeros(2)  # sum of log b less its mean, and its variance
+        self._values = 0  # propensities that differ from the one before
 
     def add(self, part: Transitions) -> None:
-        probs = _propensities(part)
+        probs = logged_propensities(part)
         self._certain &= probs is not None and bool((probs == 1).all())
         if probs is None or not part.discrete_actions:
             self._groups = []
+        else:
+            self._add_two(part, np.clip(probs, _DIGITS, 1 - _DIGITS))
         for groups, by_state in zip(self._groups, (False, True), strict=False):
             assert probs is not None
             if groups.given_up:
                 continue
             states = state_marks(part.observations) if by_state else np.zeros(len(part), dtype=np.uint64)
             groups.add(states, np.asarray(part.actions, dtype=np.int64), probs)
+
+    def _add_two(self, part: Transitions, probs: npt.NDArray[np.float64]) -> None:
+        """Sums for two actions, 0 and 1; those of logs with more actions are never looked at."""
+        if (second := part.actions == 1).sum() + (part.actions == 0).sum() < len(part) or part.observations.shape[
+            1
+        ] > _COLUMNS:
+            self._other, self._values = -math.inf, -(2**62)
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = np.column_stack([np.ones(len(part)), part.observations])
+            score = ((second - np.where(second, probs, 1 - probs))[:, None] * x).sum(axis=0)
+            spread = (x * (probs * (1 - probs))[:, None]).T @ x
+        odds = np.log((1 - probs) / probs)
+        self._other += float(odds.sum())
+        self._gain += (-(1 - probs) * odds).sum(), (probs * (1 - probs) * odds**2).sum()
+        self._score, self._spread = (
+            (score, spread) if not self._score.size else (self._score + score, self._spread + spread)
+        )
+        self._values += int((np.diff(probs) != 0).sum())
+
+    def _is_fit(self, rows: int) -> bool:
+        """Whether the log's actions agree with their probabilities better than drawn ones do."""
+        if not (self._values > _CHANGES * rows and np.isfinite(self._spread).all()):
+            return False
+        size = np.sqrt(np.diag(self._spread))
+        used = size > 0
+        score, spread = (
+            self._score[used] / size[used],
+            (self._spread / np.outer(size, size).clip(1e-300))[np.ix_(used, used)],
+        )
+        chi = float(score @ np.linalg.pinv(spread, rcond=1e-9, hermitian=True) @ score)
+        degrees = int(np.linalg.matrix_rank(spread, tol=1e-9 * score.size, hermitian=True))
+        small = 0.5 * degrees * math.log(max(chi, 1e-300) / 2) - math.lgamma(
+            0.5 * degrees + 1
+        )  # >= log P(chi-square <= chi)
+        certain = self._gain[0] > _GAIN * math.sqrt(self._gain[1])
+        return certain or min(small, math.log(max(abs(float(score[0])), 1e-300))) < -_TOO_WELL
 
     def findings(self, action_counts: npt.NDArray[np.int64]) -> Iterator[Finding]:
         taken, rows = int((action_counts > 0).sum()), int(action_counts.sum())
@@ -54,6 +114,14 @@ class PropensityCheck:
                 "Leave the column out (columns={'behavior_action_probs': None}, --columns behavior_action_probs=none), or log "
                 "the probabilities with which the actions were drawn.",
             )  # fmt: skip
+        elif self._other > _RARE and taken == 2:
+            yield Finding(
+                "other-propensities", "warn", rows, 0,
+                "The propensities look like those of the action that was not taken: with 1 - p in their place the log's "
+                f"actions are e^{self._other:.0f} times as likely. Weights are then turned around, and the interval is "
+                "wrong.",
+                "Log the probability of the action that was taken, in every row.",
+            )  # fmt: skip
         for groups, words in zip(self._groups, ("all states together", "every state by itself"), strict=False):
             if groups.are_frequencies():
                 rows = int(groups.counts.sum())
@@ -62,13 +130,21 @@ class PropensityCheck:
                     f"The propensities of all {rows} rows are the frequencies with which the log itself took its actions, "
                     f"counted for {words}, to the last digit. They were probably estimated from this log; intervals that use "
                     "them are not valid then.",
-                    "Log the probabilities with which actions were drawn; or state by which factor these may be wrong: "
-                    "Propensities(gamma_sensitivity=...) (--with gamma_sensitivity=...).",
+                    _RECORDED,
                 )  # fmt: skip
                 return
+        if self._is_fit(rows) and taken == 2:
+            yield Finding(
+                "estimated-propensities", "warn", rows, 0,
+                f"The propensities of these {rows} rows fit the log's own actions better than chance lets actions fit the "
+                "probabilities they were drawn with: a logistic regression on this log makes such a column. Intervals that "
+                "use it are not valid then.",
+                _RECORDED,
+            )  # fmt: skip
 
 
-def _propensities(part: Transitions) -> npt.NDArray[np.float64] | None:
+def logged_propensities(part: Transitions) -> npt.NDArray[np.float64] | None:
+    """b_i(a_i | s_i), (n,), from either column."""
     if part.behavior_log_probs is not None:
         return np.asarray(np.exp(part.behavior_log_probs))
     return part.behavior_action_probs

@@ -1,6 +1,6 @@
 """The inspection of a log whose rows are all episodes of one step: nothing follows a row, so what is left are copies and columns.
 
-16 bytes are held for each of the first `MAX_CONTENTS` rows: marks of its content, and of its state and action alone.
+8 bytes are held for each row, marks of its content. The same state and action with another reward is no copy: users come back.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bondic.data._arrays import IntArray
-from bondic.data.hygiene.copies import MAX_CONTENTS, MAX_ROWS, copied_blocks, equal_rows, repeated_marks
+from bondic.data.hygiene.copies import EqualRows, copied_blocks
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.inspection import Inspection
-from bondic.data.hygiene.marks import Marks, row_marks
+from bondic.data.hygiene.marks import row_marks
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -27,27 +27,17 @@ class SingleRowsInspection(Inspection):
     def __init__(self) -> None:
         super().__init__()
         self._rows = self.truncations = 0
-        self._paths: list[Marks] = []
-        self._contents: list[Marks] = []
-        self._states: list[Marks] = []
 
     def fits(self, part: Transitions) -> bool:
         return part.single_rows
 
     def add(self, part: Transitions, first_row: int) -> None:
+        del first_row
         self._discrete &= bool(part.discrete_observations)
-        if self._rows < MAX_CONTENTS:
-            self._mark(part)
+        self._equal.add(*row_marks(part), np.column_stack([part.actions, part.rewards]))
         self._rows += len(part)
         self.truncations += int(np.asarray(part.truncations).sum())
-        self._add_columns(part, first_row)
-
-    def _mark(self, part: Transitions) -> None:
-        states, paths, contents = row_marks(part)
-        self._paths.append(paths)
-        self._contents.append(contents)
-        if self._rows < MAX_ROWS:
-            self._states.append(states)
+        self._add_columns(part)
 
     @property
     def episode_lengths(self) -> IntArray:
@@ -64,19 +54,14 @@ class SingleRowsInspection(Inspection):
     @cached_property
     def _findings(self) -> tuple[Finding, ...]:
         found = self._sorted([*self._copies(), *self._of_columns()])
-        self._paths, self._contents, self._states = [], [], []  # the rows do not change: nothing is looked for twice
+        self._equal = EqualRows()  # the rows do not change: nothing is looked for twice
         return found
 
     def _copies(self) -> Iterator[Finding]:
-        paths = None if self._discrete else np.concatenate(self._paths)
-        self._paths = []
-        if paths is not None and not repeated_marks(paths).size:
-            return  # nor does a content
-        contents = np.concatenate(self._contents)
-        blocks = list(copied_blocks(contents, paths, int))
+        blocks = list(copied_blocks(self._equal.contents(), int, "rows"))
         yield from blocks
         if not blocks and not self._discrete:
-            yield from equal_rows(contents, np.concatenate(self._states), int, "episode_ids")
+            yield from self._equal.findings("episode_ids")
 
 
 def inspection_of(log: Transitions) -> Inspection:

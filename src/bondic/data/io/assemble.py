@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.core.errors import InvalidInput, one_line
+from bondic.core.errors import InvalidInput
 from bondic.data import _arrays
-from bondic.data._arrays import BoolArray, FloatArray
+from bondic.data._arrays import FloatArray
 from bondic.data.episodes import OutOfOrder
 from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.missing_columns import Following, following_rows, refuse_long_lines
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions, stated_propensity
+from bondic.data.io.side_columns import order_notes, returning_notes
 from bondic.data.io.table import SourceTable
-from bondic.data.names import CLOCKS
 from bondic.data.transitions import Transitions
 from bondic.errors import ValidityNote, ValidityWarning, shown
 
@@ -111,17 +111,19 @@ class Assembly:
         return _arrays.coded(ids, self._episodes) if text or self._episodes else numbers
 
     def _note_order(self, parts: dict[str, Any], rows: int) -> None:
-        """Time that goes back: from one row to the next where every row ends, else within episodes."""
+        """Time that goes back, from one row to the next where every row ends, else within episodes; users who come back."""
         ended, joined = parts["terminations"], np.ones(rows - 1, dtype=bool)
         if not ended.all() and parts["episode_ids"] is not None:
             joined = np.diff(parts["episode_ids"]) == 0
         elif not ended.all():
             cut = parts["truncations"]
             joined = ~(ended if cut is None else ended | cut)[:-1]
-        used = {*self.parts.columns.values(), *self.probs.values()}
-        validity_note = _backwards(self.table, {name for group in used for name in group}, joined)
-        if validity_note is not None:
-            self.validity_notes.append(validity_note)
+        used = {name for group in (*self.parts.columns.values(), *self.probs.values()) for name in group}
+        self.validity_notes += order_notes(self.table, used, joined)
+        known = self.parts.columns.get("episode_ids", ())
+        self.validity_notes += returning_notes(
+            self.table, known, np.cumsum(np.append(0, ~joined)) if not ended.all() else None
+        )
 
     def _follow(self, parts: dict[str, Any], probs: dict[str, FloatArray]) -> None:
         """Build next observations, leave out rows that have none, and keep every column in step."""
@@ -201,40 +203,3 @@ class Assembly:
 
 def _starts_known(log: Transitions) -> bool:
     return log.episode_ids is not None or bool((log.terminations | np.asarray(log.truncations)).any())
-
-
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
-"""Dates that stand in the order of their letters."""
-
-
-def _backwards(table: SourceTable, used: Collection[str], joined: BoolArray) -> ValidityNote | None:
-    """A warning where time goes back from one row to the next; `joined[i]` says that rows i and i + 1 can be compared."""
-    for name in table.names:
-        if name in used or name.lower() not in CLOCKS:
-            continue
-        ticks = _ticks(table, name)
-        if ticks is None or ticks.shape != (joined.size + 1,):
-            continue
-        back = np.flatnonzero(joined & (ticks[1:] < ticks[:-1]))
-        if back.size:
-            row = int(back[0]) + 1
-            return ValidityNote(
-                f"The rows are not in the order of time: column {one_line(name)} goes back {back.size} times (first: at row "
-                f"{row}, {one_line(ticks[row])} after {one_line(ticks[row - 1])}). That rows are in the order in which they were "
-                "made is a condition of the guarantee, and equal times are fine. Sort them first: table.sort_values("
-                f"{one_line(name)!r}, kind='stable'); if the column is something else, rename it."
-            )
-    return None
-
-
-def _ticks(table: SourceTable, name: str) -> npt.NDArray[Any] | None:
-    """Values that can be put in order: numbers, dates, or texts in the order year, month, day."""
-    found = table.ticks(name)
-    if found is not None:
-        return found
-    column = table.load(name)
-    if column.missing is not None:
-        return None
-    if column.text and not all(_ISO.match(text) for text in column.values.ravel().tolist()):
-        return None
-    return column.values
