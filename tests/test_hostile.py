@@ -278,7 +278,7 @@ def test_names_move_no_terminal(tmp_path, monkeypatch, capsys):
     (summary,) = (path.read_text() for path in tmp_path.rglob("summary.md"))
     for text in (summary, *(text for _, *texts in told for text in texts)):
         assert not set("\x1b\x07\u202e") & set(text)
-    assert [code for code, *_ in told] == [0, 0, 6, 0, 0, 0], told
+    assert [code for code, *_ in told] == [0, 0, 6, 0, 0, 7], told
     assert all(re.search(rf"owned.*no{k}", told[place][1]) for k in range(3) for place in (0, 3, 5))
 
 

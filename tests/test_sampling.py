@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from bondic import Propensities, Status, Transitions, evaluate_policy
+from bondic import Propensities, Status, Transitions, ValidityWarning, evaluate_policy
 from bondic.core.propensities.sampling import RATES, block_borders, check_sampling, log_products
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -88,6 +88,7 @@ def test_a_fault_in_one_stretch_is_named():
     log = shop(1, 4096)
     actions = log.actions.copy()
     actions[2048:2560] = (rng.random(512) < 0.8).astype(int)
-    found = evaluate_policy(replace(log, actions=actions), pay_all, reward_range=(0, 1), gamma=0.0)
+    with pytest.warns(ValidityWarning, match="the share of action 0"):
+        found = evaluate_policy(replace(log, actions=actions), pay_all, reward_range=(0, 1), gamma=0.0)
     assert found.status is Status.REJECTED
     assert "rows 2048 to 2559" in found.choices["propensities"]
