@@ -145,7 +145,8 @@ _CHANCE = (
 )
 _OFF = 1e-6
 _MOST_NAMES = 256
-"""Whole floats from here on are quantities."""
+"""Whole floats from here on are quantities, and texts of whole numbers are ids."""
+_NUMBERS = frozenset(map(str, range(_MOST_NAMES)))
 _STATELESS = (
     "There is no column for observations: all decisions are made in one situation, and policies are told no more of it."
 )
@@ -332,13 +333,15 @@ class Parts:
 
     def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         texts = values.tolist()
+        if self.known_actions is None and all(text in _NUMBERS for text in texts):
+            self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
+            return np.array([int(text) for text in texts], dtype=np.int64)
         if self.known_actions is None and self.treatment.streamed:
             raise InvalidInput(
                 f"{self.table.source}: actions are text. A streamed log cannot list them before its end: name them in order, "
                 "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
             )
-        longer = len if all(text.isdecimal() for text in texts) else bool  # 2 before 10
-        known = self.known_actions or tuple(sorted(set(texts), key=lambda text: (longer(text), text)))
+        known = self.known_actions or tuple(sorted(set(texts)))
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
             raise InvalidInput(
                 f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {numbered(row)} is not among actions= "
