@@ -51,6 +51,13 @@ FORMS = {
     "floats": (PLAIN.assign(arm=CODES.astype(float)), 1, 0, {"propensity": NUMBERED}),
     "text of numbers": (PLAIN.assign(arm=CODES.astype(str)), "1", "0", {"propensity": NUMBERED}),
     "text of numbers by number": (PLAIN.assign(arm=CODES.astype(str)), 1, 0, {"propensity": NUMBERED}),
+    "functions that answer with it": (
+        PLAIN.assign(arm=CODES.astype(str)), lambda s: np.repeat("1", len(s)), lambda s: np.repeat("0", len(s)),
+        {"propensity": NUMBERED},
+    ),
+    "ids as text": (
+        PLAIN.assign(arm=np.where(CODES, "9002", "9001")), "9002", "9001", {"propensity": {9001: 0.3, 9002: 0.7}},
+    ),
     "functions": (WHOLE, lambda frame: np.repeat("B", len(frame)), lambda frame: np.repeat("A", len(frame)), {}),
     "other columns": (
         WHOLE.assign(age=40), "B", "A",

@@ -254,8 +254,6 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
     The classes of a classifier name its columns, and a policy that stands in the log has none of its own.
     """
     names = action_names(loaded)
-    if names == tuple(map(str, range(len(names or ())))):  # their numbers
-        return
     named = (
         isinstance(policy, ClassifierPolicy) and np.asarray(getattr(policy.model, "classes_", ())).dtype.kind in "UO"
     )

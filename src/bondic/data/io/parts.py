@@ -154,7 +154,8 @@ _CHANCE = (
 )
 _OFF = 1e-6
 _MOST_NAMES = 256
-"""Whole floats from here on are quantities."""
+"""Whole floats from here on are quantities, and texts of whole numbers are ids."""
+_NUMBERS = frozenset(map(str, range(_MOST_NAMES)))
 _STATELESS = (
     "There is no column for observations: all decisions are made in one situation, and policies are told no more of it."
 )
@@ -363,6 +364,9 @@ class Parts:
 
     def _action_codes(self, values: npt.NDArray[Any], kind: str = "text") -> npt.NDArray[np.int64]:
         texts = values.tolist()
+        if kind == "text" and self.known_actions is None and all(text in _NUMBERS for text in texts):
+            self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
+            return np.array([int(text) for text in texts], dtype=np.int64)
         if self.known_actions is None and self._in_parts:
             first = 0 if kind == "text" else next(row for row, text in enumerate(texts) if int(text) >= _NAMED)
             raise InvalidInput(
@@ -370,8 +374,7 @@ class Parts:
                 "log cannot list those of others: name all in order, actions=['none', 'low', ...] (--actions none,low,...); if "
                 "they count from 0, say how many there are, actions=K (--actions K); or read it whole."
             )
-        longer = len if all(text.isdecimal() for text in texts) else bool  # 2 before 10
-        known = self.known_actions or tuple(sorted(set(texts), key=lambda text: (longer(text), text)))
+        known = self.known_actions or tuple(sorted(set(texts)))
         code = {text: index for index, text in enumerate(known)}
         if (row := next((row for row, text in enumerate(texts) if text not in code), None)) is not None:
             raise InvalidInput(

@@ -173,6 +173,8 @@ class Rule:
         return np.asarray(answer, dtype=np.int64)
 
     def _numbered(self, names: npt.NDArray[Any], observations: FloatArray) -> npt.NDArray[np.int64]:
+        if isinstance(self.actions, int) and all(str(name).isdecimal() for name in names):
+            return self._chosen(names.astype(np.int64), observations)
         if not isinstance(self.actions, tuple):
             raise PolicyError(
                 f"{self.what} returned names, such as {one_line(repr(str(names[0])))}; the log's actions are numbers. Return "
