@@ -19,6 +19,7 @@ from bondic.core.cells.localize import CellTails, Events, Ground, ValueLimits, V
 from bondic.core.cells.system import Energy, Feasible, Form, System
 from bondic.core.cells.tally import CellRows, CellShape, tally
 from bondic.core.errors import InvalidInput, NumericalError
+from bondic.plan.cells import reference_of
 from naive_cells import (
     NaiveEvents,
     NaiveForecasts,
@@ -493,6 +494,27 @@ def test_edges_have_finite_ends(cells, gamma, atoms, changes):
     assert end.value.mid + end.spread >= 0.25
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_reference_solves_the_equations_of_learned_cells_whichever_lead_on(seed):
+    """Beside the equations of all cells at once, some of which lead nowhere, and some of which count as not learned."""
+    case = make_case(seed)
+    found, learned = case.system.tally, case.rng.random(case.cells) < 0.7
+    after = np.where(learned[:, None], case.system.after.dense, 0.0)
+    mixed = found.reference - (found.total.sum(axis=0) / np.maximum(case.system.counts, 1.0))
+    mixed -= case.gamma * case.system.after.dense @ case.shape.atoms @ found.reference
+    zero = tally([case.rows], case.shape, case.gamma, np.zeros(case.cells))
+    own = np.where(learned, np.where(case.system.counts > 0, mixed, 0.0), 0.25)
+    true = np.linalg.solve(np.eye(case.cells) - case.gamma * after @ case.shape.atoms, own)
+    np.testing.assert_allclose(reference_of(zero, learned, 0.25), true, rtol=1e-10, atol=1e-12)
+
+
+def test_labels_take_no_memory_for_atoms_that_they_do_not_have():
+    """A table of 3 000 states has 10^5 labels: a matrix of numbers would have 3 GB for them, and be checked in many seconds."""
+    shape = CellShape(23, np.broadcast_to(0.0, (1_000_000, 1_000_000)))
+    assert shape.entries.value.size == 0
+    assert shape.cells == 1_000_000
+
+
 def test_unfit_numbers_are_refused():
     one = np.ones((1, 1))
     for changes in (
@@ -507,6 +529,8 @@ def test_unfit_numbers_are_refused():
     for atoms in (one * math.nan, one * -1, one * 1.001):
         with pytest.raises(InvalidInput, match="probability on cells"):
             CellShape(1, atoms)
+    with pytest.raises(InvalidInput, match="probability on cells"):
+        CellShape(1, np.broadcast_to(0.4, (2, 3)))
     for gamma in (-0.1, 1.1, math.nan):
         with pytest.raises(InvalidInput, match="discount"):
             rows_of(1, gamma, one)

@@ -146,8 +146,11 @@ class CellCapacity:
     def sent_on(self, weights: FloatArray) -> FloatArray:
         """γ A^T P^T W: what arrives at cells."""
         after = self.after
-        many = _FILLED * after.value.size > weights.size * self.atoms.shape[0]
-        return np.asarray(self.gamma * self.atoms.onto(weights @ after.dense if many else after.onto(weights)))
+        if _FILLED * after.value.size > weights.size * self.atoms.shape[0]:
+            following = np.einsum("c,cj->j", weights, after.dense)  # in the same order whatever the machine
+        else:
+            following = after.onto(weights)
+        return np.asarray(self.gamma * self.atoms.onto(following))
 
     def _cut(self, weights: FloatArray, caps: FloatArray) -> FloatArray:
         """What cells can carry; bets of all layers on a row are one bet."""

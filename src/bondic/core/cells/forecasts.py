@@ -141,10 +141,8 @@ class EarlierRows:
     def of(tally: Tally, at_atoms: FloatArray | None = None) -> EarlierRows:
         """The rows of a tally; `at_atoms` (J,): its reference there, if that is known."""
         _, cell, atom = tally.at
-        count, following = (
-            tally.count.sum(axis=0),
-            tally.shape.atoms @ tally.reference if at_atoms is None else at_atoms,
-        )
+        count = tally.count.sum(axis=0)
+        following = tally.shape.atoms @ tally.reference if at_atoms is None else at_atoms
         ahead = np.bincount(cell, tally.mass * following[atom], minlength=count.size)
         outcome = count * tally.reference - tally.gamma * ahead - tally.total.sum(axis=0)
         return EarlierRows(count, outcome, cell, atom, tally.mass.astype(np.float64))

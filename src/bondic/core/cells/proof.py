@@ -254,15 +254,12 @@ class _StartDeviations:
     cells: Cells
     located: Located
     rows: AnsweredRows  # with all starts
-    found: dict[tuple[int, int, float | None], Between] = field(
-        default_factory=dict, repr=False
-    )  # the same for both ends
+    found: dict[float | None, Between] = field(default_factory=dict, repr=False)  # the same for both ends
 
     def __call__(self, terms: StartTerms, bets: StartBets) -> Between:
-        key = (terms.count, bets.skipped, bets.center)
-        if key not in self.found:
-            self.found[key] = self._between(terms, bets)
-        return self.found[key]
+        if bets.center not in self.found:
+            self.found[bets.center] = self._between(terms, bets)
+        return self.found[bets.center]
 
     def _between(self, terms: StartTerms, bets: StartBets) -> Between:
         count, skipped = len(self.rows.initial_states), bets.skipped

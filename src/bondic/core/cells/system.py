@@ -173,7 +173,8 @@ class System:
         weights, _ = self.atom_weights
         following = np.vstack([weights, np.zeros((1, weights.shape[1]))])
         label, atom = self.successors.label, self.successors.atom
-        step = max(_AT_ONCE // max(self.counts.size, 1) // 8, 1) * 8
+        step = max(_AT_ONCE // max(self.counts.size, 1), 1)
+        step = step // 8 * 8 or step  # products of a matrix take its rows in such numbers: the same bits
         for first in range(0, label.size, step):
             here = slice(first, first + step)
             apart = self.predicted.take(label[here], axis=0)
