@@ -174,7 +174,8 @@ def installed(package: Path, place: Path, folder: Path) -> str:
     save += "numpy.savez('log.npz', **{key: getattr(log, key) for key in keys})\n"
     (folder / "save.py").write_text(save, encoding="utf-8")
     run(scripts / "python", "save.py", cwd=folder, path=scripts)
-    checked = bondic("verify", "demo", "log.npz").splitlines()[0]
+    (folder / "policy.py").write_text("import bondic\n\npolicy = bondic.load_demo().policy\n", encoding="utf-8")
+    checked = bondic("verify", "demo", "log.npz", "--policy", "policy.py:policy").splitlines()[0]
     if not checked.startswith("verified"):
         raise Problem(f"the demonstration is not verified: {checked}")
     rows = "".join(f"{i % 5},{i * i % 13 % 2},{i % 3 % 2},0.5\n" for i in range(400))

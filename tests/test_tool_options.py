@@ -241,15 +241,15 @@ def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, c
     stated = json.loads(file.read_text())
     assert stated["reading"] == {"columns": {"rewards": "income"}}
     code, out, err = run(capsys, "verify", "res", "other.csv")
-    assert (code, err) == (0, "note: the log is read as its result.json says: columns {'rewards': 'income'}.\n")
-    assert out.startswith("verified, except the policy")
+    assert (code, err) == (7, "note: the log is read as its result.json says: columns {'rewards': 'income'}.\n")
+    assert out.startswith("not checked: when the plan was made; the policy, verified otherwise")
     for more in ([], named, ["--text", "codes"]):  # what is stated here adds to what is stated there
-        assert run(capsys, "verify", "res/certificate.json", "other.csv", *more)[0] == 0
+        assert run(capsys, "verify", "res/certificate.json", "other.csv", *more)[0] == 7
     checked = bondic.verify("res/certificate.json", "other.csv")
     assert any("result.json" in gap and "income" in gap for gap in checked.unchecked)
     assert run(capsys, "verify", "res", "other.csv", "--columns", "rewards=reward")[0] == 1
     for reading, expected in (
-        ({**stated["reading"], "policy": "absent.py:policy", "trust_pickle": True}, 0),  # neither is a word on reading
+        ({**stated["reading"], "policy": "absent.py:policy", "trust_pickle": True}, 7),  # neither is a word on reading
         ({**stated["reading"], "one_step": True}, 2),
         ({"columns": "rewards=income"}, 2),
         ({"columns": [3]}, 2),
@@ -340,7 +340,7 @@ def test_a_kernel_of_ones_own_is_verified_once_its_module_is_named(place):
     assert "--import MODULE" in said
     for module in ("own_kernel", "own_kernel.py"):
         code, said = alone("-m", "bondic", "verify", "own", "small.npz", "--import", module)
-        assert code == 0, said
+        assert code == 7, said
         assert "the kernel 'test-inverse-square'" in said
     code, said = alone("-m", "bondic", "verify", "own", "small.npz", "--import", "absent_module")
     assert code == 2
