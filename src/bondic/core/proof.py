@@ -276,6 +276,11 @@ def review_question(estimand: Estimand) -> Review:
         stated.append(f"seed {estimand.seed} and {estimand.draws} actions of the policy drawn at a state")
     if start.from_log and start.count_fixed and start.kind == "sample":
         stated.append(f"the first {start.weights.size} starts of the log")
+    elif start.from_log and start.kind == "sample":
+        stated.append("starts are draws of one population")
+    today = any(policy.known_by == "behavior" for policy in estimand.policies)  # episodes of both are the same
+    if start.kind == "log" and not start.weights.all() and not today:
+        stated.append(f"the last {int(np.count_nonzero(start.weights))} starts of the log")
     return Review(stated=tuple(stated))
 
 
