@@ -112,6 +112,7 @@ class BaselineCase:
         assert (mirror.low, mirror.high) == pytest.approx(wanted, rel=10 * self.precision, abs=1e-8)
         assert plain.status.name == mirror.status.name
 
+    @pytest.mark.filterwarnings("ignore:Episode numbers go back")
     def test_the_order_of_episodes_does_not_matter(self):
         """Methods that draw or split look at it; of them only the value range is asked."""
         log = self.log()
