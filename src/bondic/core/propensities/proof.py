@@ -154,6 +154,10 @@ class PropensityProof(Proof):
 
         `each` applies a function to both ends, as `map` does.
         """
+        refuse(
+            self.value == "population" and question.first.initial_states.kind == "log",
+            "The question is about the starts of this log, and the bets are about a population that nobody stated.",
+        )
         one_state = self.value != "stated starts" and one_start(question.first, columns.first)
         if not (question.first.own_starts or one_state or self.value == "stated starts"):
             refuse_other_starts(question.first)
