@@ -196,6 +196,11 @@ class Propensities:
         borders, control, known = self._borders(problem, columns), None, columns
         if borders:
             seen = [proof.columns(question_of([one.before(border) for one in both])) for border in borders]
+            # episodes that all ended at once so far are episodes as well
+            seen = [
+                one if one.unit == columns.unit else columns.part(slice(0, columns.before(border)))
+                for one, border in zip(seen, borders, strict=True)
+            ]
             known = seen[0]
             if self._may_fit(columns):
                 fits = [self._linear(one, borders[: k + 1]) for k, one in enumerate(seen)]
