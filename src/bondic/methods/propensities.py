@@ -153,7 +153,7 @@ class Propensities:
         parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
         changes = any(isinstance(one.policy, LoggedBehavior | PolicyMixture) for one in parts)
         value = self._question(problem, changes=changes)
-        drawn = value == "population"
+        drawn = value != "stated starts"
         single = single_rows(problem, drawn=drawn)
         paired = against is not None and _answers(against)
         known = against is None or paired or isinstance(against.policy, LoggedBehavior)
@@ -235,7 +235,7 @@ class Propensities:
             provenance = Provenance("rates", (problem.rows.start, first), problem.log_hash)
             units = int(np.searchsorted(columns.first.start_rows, first))
             planned = max(round((planned - looked) * units / looked), 1)
-        shorter = columns.unit == "episode" and single_rows(problem.select(first), drawn=value == "population")
+        shorter = columns.unit == "episode" and single_rows(problem.select(first), drawn=proof.drawn)
         control = None if shorter else control  # decisions follow a pilot of episodes, and have other values
         if value == "contexts":
             rates = self._rates(known, control, first, planned, budget)
