@@ -222,7 +222,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
     alone = question(log).select(90)
     for method in (Propensities(), Propensities(max_ratio=4.0, model=None)):
         one = bondic.estimate_interval(mixture, method=method)
-        other = bondic.estimate_interval(alone, method=replace(method, value="contexts"))
+        other = bondic.estimate_interval(alone, method=method)
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
@@ -235,7 +235,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
     best = question(log, best_actions(log)).select(90)
     for method in (Propensities(), Propensities(max_ratio=8.0), Propensities(min_propensity=0.1)):
         one, other = (
-            difference_interval(rows, best, method=replace(method, value="contexts")) for rows in (mixture, alone)
+            difference_interval(rows, best, method=method) for rows in (mixture, alone)
         )
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))

@@ -211,10 +211,11 @@ def test_decisions_with_propensities_are_bets_that_every_update_continues():
         monitor = bondic.SequentialMonitor(
             takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=900, propensities=stated
         )
-        for stop in (50, 300, 900):
+        assert monitor.update(part(log, slice(50))).status is Status.TRIVIAL  # rows that set rates
+        for stop in (300, 600, 900):
             result = monitor.update(part(log, slice(len(monitor), stop)))
             problem = bondic.make_problem(part(log, slice(stop)), takes_one, gamma=0.0, reward_range=(0, 1))
-            alone = Propensities(planned=900, min_propensity=None if stated is None else 0.3)
+            alone = Propensities(planned_rows=900, min_propensity=None if stated is None else 0.3)
             wanted = bondic.estimate_interval(problem, method=alone)
             assert (result.low, result.high, result.method) == (wanted.low, wanted.high, "propensities")
         assert monitor.used_method == "propensities"
@@ -222,6 +223,8 @@ def test_decisions_with_propensities_are_bets_that_every_update_continues():
         policy = bondic.DeterministicPolicy(takes_one, n_actions=2)
         assert bondic.verify(result.certificate, monitor.log, policy).low == result.low
         assert 0.7 in monitor.interval
+        assert tuple(monitor.interval) == (result.low, result.high)  # about the rows so far
+        assert result.rows[0] > 0
 
 
 RUNS, MAX_MISSES = 20, 6
@@ -370,9 +373,9 @@ def test_what_is_stated_about_propensities_is_kept(tmp_path):
     assert lengths["doubted"] > lengths["exact"] + 0.05
     refused = call(tmp_path / "bad", "--log", first, *shop(tmp_path, "push", "--with", "steps=5"))
     assert "steps" in str(refused.exception)
-    with pytest.raises(InvalidInput, match="no planned="):
+    with pytest.raises(InvalidInput, match="no planned_rows="):
         bondic.SequentialMonitor(
-            takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600, propensities=Propensities(planned=10)
+            takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600, propensities=Propensities(planned_rows=10)
         )
 
 

@@ -302,7 +302,7 @@ def test_stated_starts_have_subgroups_and_those_that_never_come_say_nothing():
 
 def test_a_planned_number_gives_shares_in_the_order_of_appearance():
     log = decisions(np.random.default_rng(7), 900)
-    found = bondic.evaluate_policy(log, second, method=Propensities(planned=1000), by=0, **ONE_STEP)
+    found = bondic.evaluate_policy(log, second, method=Propensities(planned_rows=1000), by=0, **ONE_STEP)
     details = {name: one.lower["log(1/delta)"].mid for name, one in found.subgroups.results.items()}
     first = sorted(details, key=lambda name: int(np.argmax(log.observations[:, 0] == float(name))))
     assert [details[name] for name in first] == pytest.approx([math.log(20 * k * (k + 1)) for k in (1, 2, 3)])
