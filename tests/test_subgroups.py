@@ -165,7 +165,7 @@ def test_a_subgroup_is_what_the_same_proof_shows_from_its_starts(method):
 
 def test_starts_that_are_a_sample_pay_for_it_in_every_subgroup():
     """INITIAL is divided by what the skipped starts show: two groups, and a part for those that come later."""
-    result = bondic.evaluate_policy(LOG, policy, method=bondic.Table(), by=0, **STATED)
+    result = bondic.evaluate_policy(LOG, policy, population="iid", method=bondic.Table(), by=0, **STATED)
     proof, states = result.proof, result.question.initial_states.observations[:, 0]
     skipped = proof.events.start.skipped
     assert 0 < skipped < len(states)
