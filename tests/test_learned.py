@@ -180,9 +180,7 @@ def test_a_table_is_certified_on_the_rows_after():
     assert sum(item.name == "learning" for item in apart.assumptions) == 1
     assert bondic.verify(apart, log, learner).low == pytest.approx(apart.low, abs=1e-9)
     with pytest.raises(InvalidInput, match="averages over all of its episode starts"):
-        bondic.evaluate_policy(
-            log, learner, gamma=0.8, reward_range=(0, 1), population="iid", method=bondic.Dual()
-        )
+        bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1), population="iid", method=bondic.Dual())
     own = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1))  # this log: no start is a draw
     assert own.proof.events.start is None
     assert own.rows == found.rows
@@ -240,9 +238,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
     assert bondic.verify(alike, log, against=ThreeStates()).low == pytest.approx(alike.low, abs=1e-12)
     best = question(log, best_actions(log)).select(90)
     for method in (Propensities(), Propensities(max_ratio=8.0), Propensities(min_propensity=0.1)):
-        one, other = (
-            difference_interval(rows, best, method=method) for rows in (mixture, alone)
-        )
+        one, other = (difference_interval(rows, best, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)

@@ -303,9 +303,7 @@ def test_stated_starts_have_subgroups_and_those_that_never_come_say_nothing():
     assert all(found[str(k)].low <= CHANCE[k, 1] <= found[str(k)].high < 1 for k in (0, 1))
 
 
-@pytest.mark.parametrize(
-    ("population", "method"), [("iid", Propensities(planned_rows=1000)), (None, Propensities())]
-)
+@pytest.mark.parametrize(("population", "method"), [("iid", Propensities(planned_rows=1000)), (None, Propensities())])
 def test_shares_are_in_the_order_of_appearance_where_the_number_of_each_is_not_known(population, method):
     log = decisions(np.random.default_rng(7), 900)
     found = bondic.evaluate_policy(log, second, population=population, method=method, by=0, **ONE_STEP)
