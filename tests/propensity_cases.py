@@ -39,8 +39,8 @@ def one_step(states, actions, rewards, **columns):
     return bondic.Transitions(states, actions, rewards, np.zeros_like(states), np.ones(count, dtype=bool), **columns)
 
 
-def question(log, policy=None, *, reward_range=(0.0, 1.0), gamma=0.0, **statements):
-    start = bondic.InitialStates.from_log(log)
+def question(log, policy=None, *, reward_range=(0.0, 1.0), gamma=0.0, population=None, **statements):
+    start = bondic.InitialStates.from_log(log, population=population)
     policy = ThreeStates() if policy is None else policy
     return bondic.make_problem(log, policy, start, gamma=gamma, reward_range=reward_range, accept=None, **statements)
 

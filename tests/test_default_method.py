@@ -186,7 +186,7 @@ class TestPropensities:
         assert isinstance(chosen, b.Propensities)
         assert "every decision stands alone" in why
         result = b.estimate_interval(problem)
-        assert result.rows == (0, 1200)  # nothing was looked at, so nothing is set aside
+        assert result.rows == (200, 1200)  # the rates of a mean over this log come from a pilot
         assert result.low <= 0.425 <= result.high
         assert "sequential and dual" in result.choices["other methods"]
         assert b.verify(result.certificate, problem.log, TARGET).low == result.low
@@ -231,7 +231,7 @@ class TestPropensities:
 
     def test_planned_rows_are_planned_decisions_or_episodes(self):
         found = b.Default(planned_rows=1200).choose(asked(episodes(1), gamma=0.0))[0]
-        assert found == b.Propensities(planned=1200)
+        assert found == b.Propensities(planned_rows=1200)
         log = episodes(3, 900)
         result = b.estimate_interval(asked(log, horizon=3), method=b.Default(planned_rows=5400))
         assert result.method == "propensities"
@@ -271,7 +271,7 @@ class TestPropensities:
         log = replace(episodes(2), target_action_probs=np.full(2400, 0.5))
         result = b.estimate_interval(asked(log, b.LoggedTarget(), horizon=2))
         assert result.method == "propensities"
-        assert result.rows == (0, 2400)
+        assert result.rows == (400, 2400)
 
 
 @pytest.mark.parametrize("names", [False, True])

@@ -177,7 +177,8 @@ def other(observations):
 
 
 @pytest.mark.parametrize(
-    "method", [Propensities(), Propensities(max_ratio=4.0), Propensities(value="contexts"), Propensities(side="lower")]
+    "method",
+    [Propensities(), Propensities(max_ratio=4.0), Propensities(min_propensity=0.2), Propensities(side="lower")],
 )
 @pytest.mark.parametrize("against", [other, "today"])
 def test_a_difference_is_certified_verified_and_replayed(method, against):

@@ -70,7 +70,7 @@ def test_a_learner_is_handed_the_first_rows_and_is_certified_on_the_others(rows,
     assert seen == [border]
     assert (problem.rows.start, problem.rows.stop) == (border, 1000)
     found = bondic.estimate_interval(problem)
-    assert found.rows == (border, 1000)
+    assert found.rows == (border + (1000 - border) // 5, 1000)  # after a pilot for the rates
     first = log.read(bondic.core.columns.RowRange(0, border))
     own = question(log, best_actions(first)).select(border)
     assert bondic.estimate_interval(own).interval == found.interval
@@ -166,7 +166,7 @@ def test_a_table_is_certified_on_the_rows_after():
         return lambda states: (states[:, 0] >= wear + 1).astype(int)
 
     learner = LearnedPolicy(fit, 0.2)
-    found = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1))
+    found = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1), population="iid")
     assert found.method == "table"
     border = found.proof.estimand.policies[0].learned[0][1].rows[1]
     assert found.rows[0] > border >= 1800
@@ -180,7 +180,11 @@ def test_a_table_is_certified_on_the_rows_after():
     assert sum(item.name == "learning" for item in apart.assumptions) == 1
     assert bondic.verify(apart, log, learner).low == pytest.approx(apart.low, abs=1e-9)
     with pytest.raises(InvalidInput, match="averages over all of its episode starts"):
-        bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1), method=bondic.Dual())
+        bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1), population="iid", method=bondic.Dual())
+    own = bondic.evaluate_policy(log, learner, gamma=0.8, reward_range=(0, 1))  # this log: no start is a draw
+    assert own.proof.events.start is None
+    assert own.rows == found.rows
+    assert bondic.verify(own, log, learner, replay=True).low == pytest.approx(own.low, abs=1e-9)
     stated = bondic.InitialStates.exact([[0.0]])
     assert bondic.evaluate_policy(log, learner, initial=stated, gamma=0.8, reward_range=(0, 1), method=bondic.Dual())
 
@@ -222,7 +226,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
     alone = question(log).select(90)
     for method in (Propensities(), Propensities(max_ratio=4.0, model=None)):
         one = bondic.estimate_interval(mixture, method=method)
-        other = bondic.estimate_interval(alone, method=replace(method, value="contexts"))
+        other = bondic.estimate_interval(alone, method=method)
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
@@ -234,9 +238,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
     assert bondic.verify(alike, log, against=ThreeStates()).low == pytest.approx(alike.low, abs=1e-12)
     best = question(log, best_actions(log)).select(90)
     for method in (Propensities(), Propensities(max_ratio=8.0), Propensities(min_propensity=0.1)):
-        one, other = (
-            difference_interval(rows, best, method=replace(method, value="contexts")) for rows in (mixture, alone)
-        )
+        one, other = (difference_interval(rows, best, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
@@ -317,7 +319,7 @@ def expected_wealth(*, today, own_row, over):
         (one,) = found.free_estimators(1.0)
         centers = running_means(one.values, one.prior[0])(slice(0, one.values.size))
         rates = np.minimum(0.4, 0.9 / (centers - one.floor))
-        bets = MeansProcess.on(one.values, centers, centers - one.floor, rates, 0.9, 1.0)
+        bets = MeansProcess(one.values, centers, centers - one.floor, rates, 0.9, 1.0)
         total += chance * math.exp(bets.intercept.upper - float(rates @ means))
     return total
 
@@ -429,13 +431,13 @@ def test_what_has_seen_certified_rows_is_refused_everywhere(policy):
     ):
         with pytest.raises(InvalidInput, match=way_out):
             decide()
-    assert bondic.estimate_interval(problem.select(500)).rows == (500, 1000)
+    assert bondic.estimate_interval(problem.select(500)).rows == (600, 1000)  # 100 rows set the rates
 
 
 def test_other_logs_and_the_pilot_are_fine():
     log = decisions(1000)
-    assert bondic.estimate_interval(question(log, Fitted(None, "another log"))).rows == (0, 1000)
-    assert bondic.estimate_interval(question(log, Fitted((0, 500), "another log"))).rows == (0, 1000)
+    assert bondic.estimate_interval(question(log, Fitted(None, "another log"))).rows == (200, 1000)
+    assert bondic.estimate_interval(question(log, Fitted((0, 500), "another log"))).rows == (200, 1000)
     assert difference_interval(question(log, Fitted((0, 200)))).rows == (200, 1000)  # the pilot of the rates
     with pytest.raises(InvalidInput, match="rows 0 to 999"):
         bondic.estimate_interval(question(log, Fitted(None, log.content_hash)))
@@ -483,7 +485,7 @@ def test_starts_that_taught_a_policy_are_no_draws_for_it():
         starts = bondic.InitialStates.sample(states[:count])
         with pytest.raises(InvalidInput, match=r"no independent draws.*Leave `initial` out"):
             bondic.evaluate_policy(log, learner, initial=starts, method=bondic.Table(), **asking)
-    problem = bondic.make_problem(log, learner, **asking)
+    problem = bondic.make_problem(log, learner, population="iid", **asking)
     found = bondic.Table().run(problem, 0.1, None)
     true = np.unique(state[:50]).size / 60
     assert found.low <= true <= found.high

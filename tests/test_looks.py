@@ -11,6 +11,7 @@ from bondic.core.errors import InvalidInput
 from bondic.decisions.choose import choose_policy
 from bondic.decisions.difference import behavior_change, difference_interval
 from bondic.decisions.gate import gate
+from bondic.errors import TooFewRows
 from bondic.methods.propensities import Propensities
 from bondic.policies.learned import LearnedPolicy
 from propensity_cases import BEHAVIOR, REWARD, STATES, decisions, question
@@ -30,8 +31,8 @@ def first(log, rows):
     return bondic.Transitions(**{name: column[:rows] for name, column in log.columns().items() if column is not None})
 
 
-def problem(rows, share=0.6, log=LOG):
-    return question(first(log, rows), policy(share))
+def problem(rows, share=0.6, log=LOG, population=None):
+    return question(first(log, rows), policy(share), population=population)
 
 
 def walks(episodes, seed=0, propensities=True):
@@ -61,18 +62,23 @@ def walk_problem(log, table=((0.8, 0.2), (0.3, 0.7))):
 # --- what looks show -------------------------------------------------------------------------------------
 
 
-def test_a_value_keeps_the_best_end_of_all_looks(tmp_path):
+@pytest.mark.parametrize("population", [None, "iid"])
+def test_a_value_that_stands_still_keeps_the_best_end_of_all_looks(tmp_path, population):
     state, lows, kept = tmp_path / "looks.json", [], []
     for rows in (200, 600, 1500, 3000):
-        found = gate(problem(rows), above=0.55, method=PLANNED, state=state)
+        found = gate(problem(rows, population=population), above=0.55, method=PLANNED, state=state)
         lows.append(found.result.low)
         kept.append(found.looks.best("lower", "lower"))
-    assert kept == [max(lows[: k + 1]) for k in range(4)]
+    if population is None:  # that of this log is another one at every look
+        assert kept == [None, *lows[1:]]  # the first rows set rates
+    else:
+        assert kept == [max(lows[: k + 1]) for k in range(4)]
     assert found.verdict == "approve"
     assert "look 4, 3000 rows" in str(found)
     held = json.loads(state.read_text())
     assert [look["rows"] for look in held["looks"]] == [200, 600, 1500, 3000]
-    assert [look["decision"] for look in held["looks"]] == ["cannot tell"] * 3 + ["approve"]
+    first_word = "cannot tell" if population else "cannot tell yet"
+    assert [look["decision"] for look in held["looks"]] == [first_word, "cannot tell", "cannot tell", "approve"]
 
 
 def test_an_earlier_approval_stays_where_the_value_stands_still(tmp_path):
@@ -81,11 +87,11 @@ def test_an_earlier_approval_stays_where_the_value_stands_still(tmp_path):
     rewards = LOG.rewards.copy()
     rewards[1500:] = 0.0
     log = bondic.Transitions(**{**{n: c for n, c in LOG.columns().items() if c is not None}, "rewards": rewards})
-    bets = Propensities(value="contexts", planned=3000)  # (21): ends of single looks fall
-    for against, kept in ((policy(0.0), True), ("today", False)):
-        place = state.with_name(f"{kept}.json")
-        early = gate(problem(1500, 0.9, log), better_than=against, method=PLANNED, state=place)
-        late = gate(problem(3000, 0.9, log), better_than=against, above=0.12, method=PLANNED, state=place)
+    bets = Propensities(planned_rows=3000)  # (40): ends of single looks fall
+    for against, kept in ((policy(0.0), "iid"), (policy(0.0), None), ("today", None)):
+        place = state.with_name(f"{kept} {against == 'today'}.json")
+        early = gate(problem(1500, 0.9, log, kept), better_than=against, method=PLANNED, state=place)
+        late = gate(problem(3000, 0.9, log, kept), better_than=against, above=0.12, method=PLANNED, state=place)
         assert early.verdict == "approve"
         assert late.looks.best("lower", "lower") == (
             max(early.result.low, late.looks.looks[-1].ends["lower"].bound)
@@ -148,7 +154,7 @@ def test_nothing_is_said_before_the_pilot_is_complete(tmp_path):
     assert found.verdict == "cannot tell"
     assert str(found).startswith("Cannot tell yet")
     assert gate(problem(3000), better_than="today", method=PLANNED, state=state).verdict == "approve"
-    with pytest.raises(InvalidInput, match="cannot be set aside"):
+    with pytest.raises(TooFewRows, match="begins after a pilot"):
         gate(problem(100), better_than="today", method=PLANNED)
 
 
@@ -270,7 +276,7 @@ def test_a_list_of_one_start_that_units_leave_is_another_plan(tmp_path):
         stated = {"gamma": 0.0, "reward_range": (0, 1), "accept": None}
         return bondic.make_problem(first(log, rows), lambda s: np.ones(len(s), dtype=int), start, **stated)
 
-    bets = Propensities(planned=600)
+    bets = Propensities(planned_rows=600)
     gate(asked(400), above=0.1, method=bets, state=state)
     with pytest.raises(InvalidInput, match=r"population\); of these rows it would be .* stated starts"):
         gate(asked(600), above=0.1, method=bets, state=state)
@@ -278,11 +284,11 @@ def test_a_list_of_one_start_that_units_leave_is_another_plan(tmp_path):
 
 def test_ends_that_cross_contradict_the_assumptions(tmp_path):
     state = tmp_path / "looks.json"
-    gate(problem(1000), above=0.99, method=PLANNED, state=state)
+    gate(problem(1000, population="iid"), above=0.99, method=PLANNED, state=state)
     held = json.loads(state.read_text())
     held["looks"][0]["ends"]["upper"]["bound"] = 0.1
     state.write_text(json.dumps(held))
-    found = gate(problem(1500), above=0.3, method=PLANNED, state=state)
+    found = gate(problem(1500, population="iid"), above=0.3, method=PLANNED, state=state)
     assert found.verdict == "cannot tell"
     assert "contradict" in str(found)
 
@@ -314,7 +320,7 @@ def test_a_choice_keeps_its_favorite(tmp_path):
     with pytest.raises(InvalidInput, match="another value of"):
         choose_policy(candidates(3000, (0.2, 0.5)), method=PLANNED, state=state)
     with pytest.raises(InvalidInput, match="share of the planned rows"):
-        choose_policy(candidates(800), method=Propensities(planned=3000), state=tmp_path / "other.json")
+        choose_policy(candidates(800), method=Propensities(), state=tmp_path / "other.json")
 
 
 def test_a_choice_among_tables(tmp_path):
@@ -344,7 +350,8 @@ def test_a_choice_says_what_it_rests_on():
     assert choose_policy({"one": asked}).chosen is None
 
 
-def test_null_policies_are_seldom_approved_at_any_look(tmp_path):
+@pytest.mark.parametrize(("population", "usual"), [(None, 1), ("iid", 10)])
+def test_null_policies_are_seldom_approved_at_any_look(tmp_path, population, usual):
     """A fair coin, a log that goes on five times as long as planned: 0.5 would be kept by about 40 of 80."""
     wrong, fair = 0, np.full((1, 2), 0.5)
     for seed in range(80):
@@ -355,13 +362,13 @@ def test_null_policies_are_seldom_approved_at_any_look(tmp_path):
             states, rng.integers(0, 2, 250), rewards, states, np.ones(250, dtype=bool), behavior_action_probs=np.full(250, 0.5)
         )  # fmt: skip
         for rows in (50, 120, 250):
-            stated = {"gamma": 0.0, "reward_range": (0.0, 1.0), "accept": None}
+            stated = {"gamma": 0.0, "reward_range": (0.0, 1.0), "accept": None, "population": population}
             asked = bondic.make_problem(first(log, rows), lambda s: fair[s[:, 0].astype(int)], **stated)
             method, state = bondic.Default(planned_rows=50), tmp_path / f"{seed}.json"
             if gate(asked, above=0.5 + 1e-9, alpha=0.5, method=method, state=state).verdict == "approve":
                 wrong += 1
                 break
-    assert 10 <= wrong <= 80 * 0.5 + 3 * math.sqrt(80 * 0.25)
+    assert usual <= wrong <= 80 * 0.5 + 3 * math.sqrt(80 * 0.25)
 
 
 # --- today, and the command line -------------------------------------------------------------------------
@@ -371,10 +378,9 @@ def test_a_behavior_that_changed_is_named():
     assert behavior_change(problem(500)) == ""
     found = difference_interval(problem(1000))
     assert "average behavior" not in found.sentence()
-    chances = LOG.behavior_action_probs[:1000].copy()
-    chances[600:] = np.where(chances[600:] > 0.5, 0.45, 0.55)
-    columns = {name: column[:1000] for name, column in LOG.columns().items() if column is not None}
-    drifting = question(bondic.Transitions(**{**columns, "behavior_action_probs": chances}), policy(0.6))
+    before, after = first(LOG, 600), decisions(400, seed=1, behavior=np.full((3, 2), [0.55, 0.45]))
+    joined = {n: np.concatenate([one, getattr(after, n)]) for n, one in before.columns().items() if one is not None}
+    drifting = question(bondic.Transitions(**joined), policy(0.6))
     assert behavior_change(drifting).startswith("the average behavior over these rows: rows ")
     found = difference_interval(drifting)
     assert "(today: the average behavior over these rows)" in found.sentence()

@@ -211,17 +211,20 @@ def test_decisions_with_propensities_are_bets_that_every_update_continues():
         monitor = bondic.SequentialMonitor(
             takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=900, propensities=stated
         )
-        for stop in (50, 300, 900):
+        assert monitor.update(part(log, slice(50))).status is Status.TRIVIAL  # rows that set rates
+        for stop in (300, 600, 900):
             result = monitor.update(part(log, slice(len(monitor), stop)))
             problem = bondic.make_problem(part(log, slice(stop)), takes_one, gamma=0.0, reward_range=(0, 1))
-            alone = Propensities(planned=900, min_propensity=None if stated is None else 0.3)
+            alone = Propensities(planned_rows=900, min_propensity=None if stated is None else 0.3)
             wanted = bondic.estimate_interval(problem, method=alone)
             assert (result.low, result.high, result.method) == (wanted.low, wanted.high, "propensities")
         assert monitor.used_method == "propensities"
-        assert "900" in result.choices["number of rows"]
+        assert f"for {900 - result.rows[0]} of them" in result.choices["number of rows"]
         policy = bondic.DeterministicPolicy(takes_one, n_actions=2)
         assert bondic.verify(result.certificate, monitor.log, policy).low == result.low
         assert 0.7 in monitor.interval
+        assert tuple(monitor.interval) == (result.low, result.high)  # about the rows so far
+        assert result.rows[0] > 0
 
 
 RUNS, MAX_MISSES = 20, 6
@@ -326,7 +329,8 @@ def test_a_policy_that_the_log_holds_is_followed(tmp_path):
     done = call(tmp_path / "watch", "--log", tmp_path / "second.npz", "--json")
     assert done.exit_code == 0, done.exception
     told = json.loads(done.stdout)
-    monitor = bondic.SequentialMonitor(takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600)
+    # without actions propensities are not checked by themselves: that would take a thousandth
+    monitor = bondic.SequentialMonitor(takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600, alpha=0.101)
     wanted = [monitor.update(part(whole, rows)) for rows in (slice(250), slice(250, 600))][-1]
     assert (told["low"], told["high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
     assert told["method"] == "propensities"
@@ -371,9 +375,9 @@ def test_what_is_stated_about_propensities_is_kept(tmp_path):
     assert lengths["doubted"] > lengths["exact"] + 0.05
     refused = call(tmp_path / "bad", "--log", first, *shop(tmp_path, "push", "--with", "steps=5"))
     assert "steps" in str(refused.exception)
-    with pytest.raises(InvalidInput, match="no planned="):
+    with pytest.raises(InvalidInput, match="no planned_rows="):
         bondic.SequentialMonitor(
-            takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600, propensities=Propensities(planned=10)
+            takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600, propensities=Propensities(planned_rows=10)
         )
 
 

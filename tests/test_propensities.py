@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import bondic
 from bondic.core.balls import Provenance
 from bondic.core.errors import InvalidInput, VerificationError
-from bondic.core.propensities.betting import Strategy
+from bondic.core.propensities.betting import LogProcess, Strategy
 from bondic.core.propensities.bound import _affordable
 from bondic.core.propensities.control import StoredControl
 from bondic.core.propensities.decisions import weight_sum
@@ -249,19 +249,20 @@ def test_ratios_from_logarithms_and_from_probabilities_agree_within_their_errors
 # --- intervals ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("population", [None, "iid"])
 @pytest.mark.parametrize(
     "method",
     [
         Propensities(),
         Propensities(min_propensity=0.2),
-        Propensities(value="contexts", max_ratio=LARGEST),
+        Propensities(max_ratio=LARGEST),
         Propensities(gamma_sensitivity=1.1),
         Propensities(max_ratio=LARGEST, model=None),
     ],
 )
-def test_intervals_hold_the_value_and_verify(method):
+def test_intervals_hold_the_value_and_verify(method, population):
     log = decisions(4000)
-    result = interval(log, method)
+    result = interval(log, method, population=population)
     assert result.status is bondic.Status.INTERVAL
     assert VALUE in result.interval
     assert result.low <= result.estimate <= result.high
@@ -290,7 +291,7 @@ def test_columns_of_the_log_say_the_same_as_the_policy():
     by_policy = interval(log, Propensities())
     by_log = interval(told, Propensities(), policy=bondic.LoggedTarget())
     assert (by_log.low, by_log.high) == pytest.approx((by_policy.low, by_policy.high), rel=1e-9)
-    found = bondic.verify(by_log.certificate, told)
+    found = bondic.verify(by_log.certificate, told, replay=True)
     assert "the policy is the one of the log's own columns" in found.checks
     assert not found.headline
     with pytest.raises(VerificationError, match="leave the policy out"):
@@ -346,7 +347,7 @@ def test_any_regressor_can_be_the_control_variate():
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 7.0, 1e6, 1e200]), st.floats(0, 1)), min_size=1, max_size=30
+        st.tuples(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 7.0, 1e6, 1e200]), st.floats(0, 1)), min_size=2, max_size=30
     ),
     st.sampled_from([(0.0, 1.0), (-5.0, -2.0), (1e6, 1e6 + 1e-3), (3.0, 3.0), (-1e-8, 1e8)]),
     st.sampled_from(
@@ -395,15 +396,11 @@ def test_breakdown_factor_is_where_the_decision_falls():
 def test_what_the_log_refutes_or_lacks_is_refused():
     """0.2 was logged where the target takes 0.5: a ratio of 2.5, far below 1 / 0.25, but above 0.5 / 0.25."""
     log = decisions(500)
-    for bound in ({"max_ratio": 1.5}, {"min_propensity": 0.25}, {"value": "contexts", "min_propensity": 0.25}):
+    for bound in ({"max_ratio": 1.5}, {"min_propensity": 0.25}, {"max_ratio": 1.5, "side": "upper"}):
         with pytest.raises(InvalidInput, match="above the stated bound"):
             interval(log, Propensities(**bound))
     with pytest.raises(InvalidInput, match="no propensities"):
         interval(one_step(log.observations, log.actions, log.rewards), Propensities())
-    with pytest.raises(InvalidInput, match="single decisions"):
-        interval(
-            drawn_walks(50), Propensities(value="contexts"), policy=TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8
-        )
 
 
 class Narrow:
@@ -500,11 +497,12 @@ def resealed(answer, proof):
 def test_a_lowered_center_depends_on_its_own_row_alone():
     """The rounding of a row must not tell whether a later one is lowered."""
     centers, losses = np.array([1.0, 1.0, -2.0, 0.5]), np.array([0.2, 50.0, 0.75, 1e3])
-    together = _affordable(centers, losses, 1.0, 0.75)
+    process = LogProcess(1.0, 0.75, 1.0)
+    together = _affordable(centers, losses, process)
     for row in range(4):
-        alone = _affordable(centers[[row]], losses[[row]], 1.0, 0.75)
+        alone = _affordable(centers[[row]], losses[[row]], process)
         assert [one[row] for one in together] == [one[0] for one in alone]
-    assert np.all(together[2] * together[1] <= 0.75 * (1 + 1e-15))
+    assert np.all(together[1] <= 0.75)
     assert np.all(together[0] - together[1] <= centers - losses)  # from where a value may come
 
 
@@ -512,7 +510,7 @@ def test_the_probabilities_of_the_logs_own_columns_cannot_be_replaced(monkeypatc
     """The log holds them: others in a certificate would be another policy, with the same words."""
     log = decisions(1000)
     held = replace(log, target_action_probs=np.where(log.actions == 1, 0.2, 0.8))
-    asked, policy = question(held, bondic.LoggedTarget()), bondic.LoggedTarget()
+    asked, policy = question(held, bondic.LoggedTarget(), population="iid"), bondic.LoggedTarget()
     result = bondic.estimate_interval(asked, method=Propensities())
     assert bondic.verify(result.certificate, held, policy).low == result.low
     others = Target((0, 1000), np.where(log.actions == 1, 0.8, 0.2))
@@ -529,15 +527,20 @@ def test_the_probabilities_of_the_logs_own_columns_cannot_be_replaced(monkeypatc
 
 class _Case(ProofCase):
     method = Propensities()
+    population = None
 
     @classmethod
     def ask(cls):
         log = decisions(1500, seed=5)
-        return question(log), log, ThreeStates(), cls.method
+        return question(log, population=cls.population), log, ThreeStates(), cls.method
+
+
+class TestPopulation(_Case):
+    population = "iid"
 
 
 class TestDoublyRobust(_Case):
-    method = CAPPED
+    method, population = CAPPED, "iid"
     replayed = ("control",)
 
     def test_a_control_variate_that_saw_later_rows_is_found_out_by_a_replay(self, answer):
@@ -574,9 +577,9 @@ class TestDoublyRobust(_Case):
             bondic.verify(answer.certificate, answer.log, Other())
 
 
-class TestContexts(_Case):
+class TestThisLog(_Case):
     replayed = ("control", "start")
-    method = Propensities(value="contexts", min_propensity=0.2)
+    method = Propensities(min_propensity=0.2)
 
     def test_rates_from_certified_rows_are_refused(self, answer):
         seen = Provenance("rates", answer.result.rows, answer.log.content_hash)
@@ -610,6 +613,29 @@ class TestRobustReturns(ProofCase):
     ],
 )
 def test_forged_certificates_are_refused(path, value):
+    log = decisions(800)
+    problem = question(log, population="iid")
+    answer = Answer(bondic.estimate_interval(problem, method=CAPPED), problem, log, ThreeStates())
+    with pytest.raises(VerificationError):
+        bondic.verify(answer.forged(*path, value=value), log)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("proof", "value"), "population"),
+        (("proof", "value"), "stated starts"),
+        (("proof", "rates"), {}),
+        (("proof", "rates", "lower"), [0.1]),
+        (("proof", "rates", "lower"), [0.1, 0.0]),
+        (("proof", "rates", "lower"), [0.1, 1e9]),
+        (("proof", "shares"), {"lower": [0.5, 0.5], "upper": [0.5, 0.5]}),
+        (("proof", "budget", "parts", "propensities"), 0.5),
+        (("proof", "provenance", "rows"), [0, 800]),
+        (("proof", "estimand", "rows"), [0, 800]),
+    ],
+)
+def test_forged_certificates_of_this_log_are_refused(path, value):
     log = decisions(800)
     problem = question(log)
     answer = Answer(bondic.estimate_interval(problem, method=CAPPED), problem, log, ThreeStates())

@@ -99,7 +99,6 @@ def test_rows_of_a_long_episode_are_no_draws_of_the_initial_distribution():
     start = replace(bondic.InitialStates.sample(log.observations[:1], count_fixed=False), from_rows=True)
     with pytest.raises(InvalidInput, match=r"Row 0 goes on.*--one-step"):
         asked(log, Propensities(), start, gamma=0.0)
-    assert asked(log, Propensities(value="contexts"), start, gamma=0.0).low < 2.0
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def test_doubly_robust_values_have_their_share_before_their_first_bet():
     """Else whoever stops before the first block, or goes on if it does not look good, bets with more than the wealth."""
     log = decisions(100)
     ends = [
-        interval(log, Propensities(planned=10_000, side="upper", **more)).high
+        interval(log, Propensities(planned_rows=10_000, side="upper", **more), population="iid").high
         for more in ({}, {"max_ratio": LARGEST}, {"max_ratio": LARGEST, "model": None})
     ]
     assert ends[0] < ends[1] < 1.0
@@ -179,8 +178,9 @@ def predictions(control, i, state):
 def slow_interval(log, method, alpha):
     """Both ends of single decisions with rewards in [0, 1], from the log and the stored control variate alone."""
     mp.mp.dps = 50
-    result = interval(log, method, alpha=alpha)
-    control, n = result.proof.control, len(log)
+    result = interval(log, method, alpha=alpha, population="iid")
+    control, n, delta = result.proof.control, len(log), result.proof.budget["lower"]
+    assert delta == result.proof.budget["upper"] == pytest.approx((alpha - 0.001) / 2)
     places = np.searchsorted(STATES[:, 0], log.observations[:, 0])
     ends = []
     for sign, floor in ((1, 0), (-1, -1)):
@@ -195,15 +195,15 @@ def slow_interval(log, method, alpha):
             mean = mp.fsum(mp.mpf(float(TARGET[places[i], a])) * mp.mpf(q[a]) for a in range(2))
             robust.append(mean + ratio * (reward - mp.mpf(q[log.actions[i]])))
         middle = (0.5 * (floor + floor + 1), 0.25, 1.0)
-        first, ways = n if control is None else control.borders[0], [bets_on(free, floor, middle, 0, n, alpha / 2)]
+        first, ways = n if control is None else control.borders[0], [bets_on(free, floor, middle, 0, n, delta)]
         kept, shares = (0.0 if method.max_ratio is None else 0.5), [1.0]
         if control is not None:
             low, high = sorted(sign * one for one in control.clip)
             worst = low - method.max_ratio * (high - floor)
             start = (sign * control.expected[0], control.expected[1], 50.0)
-            ways.append(bets_on(robust, worst, start, first, n, alpha / 2))
-            shares = slow_shares([seen_before(free[:first], middle), start[:2]], [floor, worst], n - first, alpha / 2)
-        ends.append(sign * slow_end(ways, first, kept, shares, floor, floor + 1, 2 / alpha))
+            ways.append(bets_on(robust, worst, start, first, n, delta))
+            shares = slow_shares([seen_before(free[:first], middle), start[:2]], [floor, worst], n - first, delta)
+        ends.append(sign * slow_end(ways, first, kept, shares, floor, floor + 1, 1 / delta))
     return result, sorted(map(float, ends))
 
 

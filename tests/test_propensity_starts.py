@@ -89,14 +89,14 @@ def test_weights_of_stated_starts_count(weights, truth):
 
 
 @pytest.mark.parametrize(
-    "start", [InitialStates.sample(np.zeros((50, 1))), InitialStates.from_log(two_contexts(200, 1, 0.95))]
+    "start",
+    [InitialStates.sample(np.zeros((50, 1))), InitialStates.from_log(two_contexts(200, 1, 0.95), population="iid")],
 )
 def test_a_stated_sample_is_refused_and_the_default_takes_another_method(start):
     told = two_contexts(target_action_probs=np.full(3000, 0.5))
     episodes = {"gamma": 0.9, "value_range": (0.0, 1.0)}
     refused = [
         lambda: asked(two_contexts(), start, Propensities()),
-        lambda: asked(two_contexts(), start, Propensities(value="contexts")),
         lambda: asked(told, start, policy=LoggedTarget()),
         lambda: asked(two_steps(), start, Propensities(), **episodes),
     ]
@@ -109,20 +109,20 @@ def test_a_stated_sample_is_refused_and_the_default_takes_another_method(start):
     assert "propensities applies" not in result.choices["other methods"]
 
 
-def test_the_logs_own_starts_in_any_form_are_the_population():
+def test_the_logs_own_starts_as_a_sample_in_any_form_are_the_population():
     log = two_contexts()
-    own = InitialStates.from_log(log)
-    forms = [None, own, InitialStates.from_log(log, count=200), InitialStates.sample(log.observations)]
+    own = InitialStates.from_log(log, population="iid")
+    forms = [own, InitialStates.from_log(log, count=200), InitialStates.sample(log.observations)]
     found = [asked(log, start, Propensities()) for start in forms]
+    found.append(asked(log, None, Propensities(), population="iid"))
     assert len({(one.low, one.high) for one in found}) == 1
+    assert {one.proof.value for one in found} == {"population"}
     assert asked(log, None).method == "propensities"
     for one in found:
         bondic.verify(one.certificate, log, EVEN)
 
 
 def test_a_list_that_cannot_be_answered_is_refused():
-    with pytest.raises(InvalidInput, match="two questions"):
-        asked(two_contexts(), InitialStates.exact([[0.0]]), Propensities(value="contexts"))
     with pytest.raises(InvalidInput, match="No decision of the log starts at"):
         asked(two_contexts(), InitialStates.exact([[0.5]]), Propensities())
     with pytest.raises(InvalidInput, match="No episode of the log starts at"):
@@ -143,8 +143,9 @@ def test_states_that_never_come_count_with_the_worst_value():
 def test_one_stated_state_where_every_unit_starts_is_the_population():
     log = two_contexts(share=1.0)
     one = asked(log, InitialStates.exact([[0.0], [0.0], [1.0]], [0.5, 0.5, 0.0]), Propensities())
+    own = asked(log, None, Propensities(), population="iid")
     assert one.proof.value == "population"
-    assert (one.low, one.high) == (lambda own: (own.low, own.high))(asked(log, None, Propensities()))
+    assert (one.low, one.high) == (own.low, own.high)
 
 
 def test_a_certificate_cannot_turn_stated_starts_into_the_logs():
@@ -153,7 +154,7 @@ def test_a_certificate_cannot_turn_stated_starts_into_the_logs():
         log, EVEN, InitialStates.exact([[0.0], [1.0]], [0.9, 0.1]), gamma=0.0, reward_range=(0, 1)
     )
     proof = bondic.estimate_interval(problem, method=Propensities()).proof
-    own = asked(log, None, Propensities()).proof
+    own = asked(log, None, Propensities(), population="iid").proof
     with pytest.raises((InvalidInput, VerificationError), match="log's own starts"):
         bondic.Result.of(replace(proof, value="population"), problem, method="propensities")
     with pytest.raises((InvalidInput, VerificationError), match="exact list"):
@@ -180,6 +181,10 @@ def test_later_steps_are_not_taken_for_starts(columns):
     for method in (None, Table(), Dual()):
         result = asked(log, None, method)
         assert result.low <= 0.01 <= result.high < 0.3
+        with pytest.raises(InvalidInput, match="Row 0 goes on"):  # both policies are one: they differ by 0
+            bondic.evaluate_policy(
+                log, EVEN, gamma=0.0, reward_range=(0, 1), against="today", method=method, accept=None
+            )
     for gamma in (0.0, 0.5):
         with pytest.raises(InvalidInput, match=r"Row 0 goes on.*`episode_ids`.*--one-step"):
             asked(log, None, Propensities(), gamma=gamma)
@@ -204,7 +209,7 @@ def test_the_bound_is_that_of_sixty_digits(name, end):
     assert expected["V"] <= total <= expected["V"] * (1 + 1e-13)
     for version in expected["versions"]:
         values, centers = sign * np.array(version[f"x_{end}"]), sign * np.array(case[f"c_{end}"])
-        bets = MeansProcess.on(values - low, centers - low, np.zeros(24), rates, 0.99, 1.0)
+        bets = MeansProcess(values - low, centers - low, np.zeros(24), rates, 0.99, 1.0)
         right = (bets.intercept - math.log(1 / case["delta_end"])).lower
         assert right == pytest.approx(version[f"right_side_{end}"], rel=1e-12, abs=1e-12)
         found, width = sign * low + sign * means_end([(bets, total)], 2.0, case["delta_end"]), 1e-9
@@ -264,10 +269,10 @@ def slow_rates(rows, weights, floor, planned, delta, multiple, most):
     return found
 
 
-def slow_ends(log, weights, alpha, planned):
+def slow_ends(log, weights, delta, planned):
     """Both ends for rewards in [0, 1] and the stated weights of STATES: row by row, in 50 digits."""
     mp.mp.dps = 50
-    ends, delta = [], alpha / 2
+    ends = []
     places = np.searchsorted(STATES[:, 0], log.observations[:, 0])
     ratios = TARGET[places, log.actions] / log.behavior_action_probs
     for sign, floor in ((1, 0), (-1, -1)):
@@ -297,8 +302,8 @@ def slow_ends(log, weights, alpha, planned):
 @pytest.mark.parametrize(("weights", "planned"), [((0.75, 0.0, 0.25), None), ((0.5, 0.25, 0.25), 400)])
 def test_ends_are_those_of_a_slow_loop_in_fifty_digits(weights, planned):
     log = decisions(200, seed=5)
-    result = asked(log, InitialStates.exact(STATES, weights), Propensities(planned=planned), ThreeStates())
-    low, high = slow_ends(log, weights, 0.1, planned or 200)
+    result = asked(log, InitialStates.exact(STATES, weights), Propensities(planned_rows=planned), ThreeStates())
+    low, high = slow_ends(log, weights, (0.1 - 0.001) / 2, planned or 200)  # a thousandth checks the propensities
     assert 0.0 < low < high < 1.0
     assert low - 1e-9 <= result.low <= low + 1e-11
     assert high - 1e-11 <= result.high <= high + 1e-9

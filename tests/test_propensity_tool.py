@@ -37,7 +37,7 @@ def place(tmp_path, monkeypatch):
     [
         [],
         ["--with", f"max_ratio={LARGEST}", "--with", "no_rows=yes"],
-        ["--with", "value=contexts", "--with", "pilot=100"],
+        ["--population", "iid", "--with", "planned_rows=900"],
     ],
 )
 def test_a_table_of_probabilities_becomes_a_verified_interval(place, options, capsys):
@@ -60,8 +60,9 @@ def test_a_table_of_probabilities_becomes_a_verified_interval(place, options, ca
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--with", "planned_rows=500"], "--with planned=N"),
-        (["--with", "value=these"], "one of population, contexts"),
+        (["--with", "planned=500"], "planned_rows"),
+        (["--with", "value=contexts"], "none of the methods has an option `value`"),
+        (["--population", "mine"], "iid"),
         (["--with", "color=3"], "max_ratio"),
     ],
 )

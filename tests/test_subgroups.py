@@ -165,7 +165,7 @@ def test_a_subgroup_is_what_the_same_proof_shows_from_its_starts(method):
 
 def test_starts_that_are_a_sample_pay_for_it_in_every_subgroup():
     """INITIAL is divided by what the skipped starts show: two groups, and a part for those that come later."""
-    result = bondic.evaluate_policy(LOG, policy, method=bondic.Table(), by=0, **STATED)
+    result = bondic.evaluate_policy(LOG, policy, population="iid", method=bondic.Table(), by=0, **STATED)
     proof, states = result.proof, result.question.initial_states.observations[:, 0]
     skipped = proof.events.start.skipped
     assert 0 < skipped < len(states)
@@ -252,12 +252,13 @@ ONE_STEP = {"gamma": 0.0, "reward_range": (0.0, 1.0), "accept": None}
 @pytest.mark.parametrize("against", [None, "other"])
 def test_a_subgroup_is_the_log_of_its_own_rows_at_its_share_of_alpha(against):
     log, method = decisions(np.random.default_rng(3), 900), Propensities(model=None)
+    stated = {**ONE_STEP, "population": "iid"}
     other = None if against is None else lambda states: np.eye(2)[(states[:, 0] > 0).astype(int)]
-    found = bondic.evaluate_policy(log, second, method=method, by=0, against=other, **ONE_STEP).subgroups
+    found = bondic.evaluate_policy(log, second, method=method, by=0, against=other, **stated).subgroups
     for name, one in found.results.items():
         own = part(log, log.observations[:, 0] == float(name))
-        problem = bondic.make_problem(own, second, **ONE_STEP)
-        level = 0.1 / 3 * (1 - 2.0**-50)
+        problem = bondic.make_problem(own, second, **stated)
+        level = (0.1 - 0.001) / 3 / 0.98 * (1 - 2.0**-50)  # less what checks the propensities, there and here
         alone = (
             bondic.estimate_interval(problem, alpha=level, method=method)
             if other is None
@@ -275,17 +276,19 @@ def test_doubly_robust_subgroups_use_predictions_from_all_earlier_rows():
     whole = units.estimators(proof.control, proof.stated)[-1]
     assert whole.robust
     for place, name in enumerate(found.results):
-        mine = np.flatnonzero(log.observations[:, 0] == place)
+        mine = np.flatnonzero(log.observations[result.rows[0] :, 0] == place)
         own = units.pick(mine).estimators(proof.control, proof.stated)[-1]
-        np.testing.assert_array_equal(own.values, whole.values[mine[mine >= whole.first] - whole.first])
+        np.testing.assert_array_equal(own.values, whole.values[mine])
         assert found[name].low <= CHANCE[place, 1] <= found[name].high
 
 
 def test_episodes_are_told_apart_by_their_first_state():
     log = episodes(np.random.default_rng(5), 400)
     stated = {**STATED, "value_range": (0.0, 5.0)}
-    found = bondic.evaluate_policy(log, policy, method=Propensities(), by=0, **stated).subgroups
-    starts = log.observations[log.timesteps == 0, 0]
+    result = bondic.evaluate_policy(log, policy, method=Propensities(), by=0, **stated)
+    first, found = result.rows[0], result.subgroups
+    assert first > 0
+    starts = log.observations[first:][log.timesteps[first:] == 0, 0]
     assert found.unit == "episodes"
     assert found.counts == {"0": np.count_nonzero(starts == 0), "1": np.count_nonzero(starts == 1)}
     assert all(found[str(state)].low <= value_from(state) <= found[str(state)].high for state in (0, 1))
@@ -300,15 +303,48 @@ def test_stated_starts_have_subgroups_and_those_that_never_come_say_nothing():
     assert all(found[str(k)].low <= CHANCE[k, 1] <= found[str(k)].high < 1 for k in (0, 1))
 
 
-def test_a_planned_number_gives_shares_in_the_order_of_appearance():
+@pytest.mark.parametrize(("population", "method"), [("iid", Propensities(planned_rows=1000)), (None, Propensities())])
+def test_shares_are_in_the_order_of_appearance_where_the_number_of_each_is_not_known(population, method):
     log = decisions(np.random.default_rng(7), 900)
-    found = bondic.evaluate_policy(log, second, method=Propensities(planned=1000), by=0, **ONE_STEP)
+    found = bondic.evaluate_policy(log, second, population=population, method=method, by=0, **ONE_STEP)
     details = {name: one.lower["log(1/delta)"].mid for name, one in found.subgroups.results.items()}
-    first = sorted(details, key=lambda name: int(np.argmax(log.observations[:, 0] == float(name))))
-    assert [details[name] for name in first] == pytest.approx([math.log(20 * k * (k + 1)) for k in (1, 2, 3)])
+    certified = log.observations[found.rows[0] :, 0]
+    first = sorted(details, key=lambda name: int(np.argmax(certified == float(name))))
+    each = [math.log(k * (k + 1) / found.proof.budget["lower"]) for k in (1, 2, 3)]
+    assert [details[name] for name in first] == pytest.approx(each)
 
 
-def all_hold(rng, alpha, divide):
+def test_a_subgroup_that_comes_late_changes_no_share_of_those_before():
+    log, found = decisions(np.random.default_rng(8), 900), []
+    for late in (0.0, 5.0):
+        states = np.where(np.arange(900) < 700, log.observations[:, 0] % 2, late)[:, None]
+        columns = {name: column for name, column in log.columns().items() if column is not None}
+        own = bondic.Transitions(**(columns | {"observations": states, "next_observations": states}))
+        result = bondic.evaluate_policy(own, second, method=Propensities(model=None), by=0, **ONE_STEP)
+        found.append({name: one.lower["log(1/delta)"].mid for name, one in result.subgroups.results.items()})
+    assert set(found[1]) == {"0", "1", "5"}
+    assert found[0] == {name: found[1][name] for name in ("0", "1")}
+
+
+def test_subgroups_of_this_log_in_worlds_that_move():
+    """Rewards fall in the middle of the log: every subgroup is about its own certified rows."""
+    missed = 0
+    for seed in range(20):
+        rng = np.random.default_rng([9, seed])
+        store, action = rng.integers(0, 3, 1500), rng.integers(0, 2, 1500)
+        mean = np.where(np.arange(1500) < 900, 0.8, 0.2) * (1 - 0.3 * (store == 1))
+        log = bondic.Transitions.one_step(
+            store[:, None].astype(float), action, (rng.random(1500) < mean).astype(float),
+            behavior_action_probs=np.full(1500, 0.5),
+        )  # fmt: skip
+        found = bondic.evaluate_policy(log, second, by=0, **ONE_STEP)
+        here = np.arange(1500) >= found.rows[0]
+        truths = {str(k): mean[here & (store == k)].mean() for k in range(3)}
+        missed += not all(one.low <= truths[name] <= one.high for name, one in found.subgroups.results.items())
+    assert missed <= 5  # more than 5 of 20 at .1: 1 of 100
+
+
+def all_hold(rng, alpha, divide, population):
     """Whether a policy that earns 0 or 1 at random is covered in each of eight subgroups; `divide`: as it should be."""
     count, groups = 300, 8
     store, action = rng.integers(0, groups, count), rng.integers(0, 2, count)
@@ -317,16 +353,19 @@ def all_hold(rng, alpha, divide):
         behavior_action_probs=np.full(count, 0.5),
     )  # fmt: skip
     level = alpha if divide else min(groups * alpha, 0.999999)
-    found = bondic.evaluate_policy(log, second, by=0, alpha=level, method=Propensities(model=None), **ONE_STEP)
+    stated = {**ONE_STEP, "population": population, "alpha": level}
+    found = bondic.evaluate_policy(log, second, by=0, method=Propensities(model=None), **stated)
     return all(one.low <= 0.5 <= one.high for one in found.subgroups.results.values())
 
 
 @pytest.mark.filterwarnings("ignore:alpha is")
 def test_all_subgroups_hold_together_and_not_at_alpha_each():
     """alpha = .1, 80 logs: right ones miss in at most .1 (with probability 1e-4 more than 19), eight at alpha each in more."""
-    right, wrong = (
-        sum(not all_hold(np.random.default_rng([8, k]), 0.1, divide) for k in range(80)) for divide in (True, False)
+    own, right, wrong = (
+        sum(not all_hold(np.random.default_rng([8, k]), 0.1, divide, population) for k in range(80))
+        for divide, population in ((True, None), (True, "iid"), (False, "iid"))
     )
+    assert own <= 19
     assert right <= 19 < wrong
 
 

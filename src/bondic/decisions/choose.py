@@ -193,7 +193,7 @@ def _tested(
     share, lower, found = ErrorBudget.split(alpha, dict.fromkeys(tested, 1.0)), sided(method, "lower"), {}
     for name, one in tested.items():
         found[name] = difference_interval(one, incumbent, alpha=share[name], method=lower, progress=progress)
-        looks = None if looks is None else looks.showing(name, found[name], "lower")
+        looks = None if looks is None else looks.showing(name, found[name], "lower", one)
     return found, favorite, looks
 
 

@@ -169,7 +169,7 @@ def gate(
             found = one.run(problem, alpha, progress)
         else:
             found = difference_interval(problem, other, alpha=alpha, method=one, progress=progress)
-        looks = None if looks is None else looks.showing(side, found, side)
+        looks = None if looks is None else looks.showing(side, found, side, problem)
         return found.with_question(problem)
 
     def proved(result: Result, side: End) -> float:

@@ -105,10 +105,10 @@ class Looks:
         now = Look(parts[0].rows.stop, _hash(parts[0].log, parts[0].rows.stop), _answers(parts, parts[0].rows.stop))
         return Looks(place, stated, (*before, now))
 
-    def showing(self, name: str, result: Result, end: End) -> Looks:
+    def showing(self, name: str, result: Result, end: End, rows: Rows) -> Looks:
         """The same with an end of this look; refused where it is not one of the process that was looked at before."""
         *before, now = self.looks
-        shown = _shown(result, end)
+        shown = _shown(result, end, rows)
         for one in self.looks:
             then = one.ends.get(name)
             if then is None or then.plan is None or shown.plan is None:
@@ -210,33 +210,34 @@ def _read(path: Path, stated: Mapping[str, Any]) -> tuple[Look, ...]:
     return looks
 
 
-def _shown(result: Result, end: End) -> Shown:
+def _shown(result: Result, end: End, rows: Rows) -> Shown:
     """InvalidInput unless the end holds at every number of rows at once."""
     used = NOTHING not in result.choices
     if used and (result.proof is None or not result.proof.any_length):
         raise InvalidInput(
             f"An end of the method {result.method} holds at the number of rows that was fixed beforehand, and this log is "
             "evaluated repeatedly as it grows. State how many rows are planned: Default(planned_rows=N) (--with "
-            "planned_rows=N), or Table, Groups, Sequential with planned_rows, Propensities with planned."
+            "planned_rows=N), or Table, Groups, Sequential, Propensities with planned_rows."
         )
     if used and _without_start(result):
         raise TooFewRows("No episode has begun after the pilot yet.")
     proved = result.status is Status.INTERVAL and result.guarantee == "finite-sample"
     bound = (result.low if end == "lower" else result.high) if proved else None
     bets = [one for one in _proofs(result) if isinstance(one, PropensityProof)]
-    plan = f"{result.method} ({'; '.join(map(_plan, _proofs(result)))})" if used else None
+    plan = f"{result.method} ({'; '.join(_plan(one, rows) for one in _proofs(result))})" if used else None
     robust = any(one.control is not None for one in bets)
     log_starts = used and any(one.estimand.start.kind == "log" for one in _proofs(result))
     moving = log_starts or any(one.value == "contexts" for one in bets)
     return Shown(bound, plan, robust, result.status is Status.REJECTED, moving)
 
 
-def _plan(proof: Any) -> str:
+def _plan(proof: Any, rows: Rows) -> str:
     """What distinguishes the process of a proof from others on the same rows."""
     text = f"from row {proof.estimand.rows[0]} on, for {getattr(proof, 'planned', None)}"
     if not isinstance(proof, PropensityProof):
         return text
-    return f"{text}, {proof.value}{', all actions' if proof.every_action else ''}"
+    units = "decisions" if proof.single(rows.select(*proof.estimand.rows)) else "episodes"
+    return f"{text} {units}, {proof.value}{', all actions' if proof.every_action else ''}"
 
 
 def _proofs(result: Result) -> tuple[Any, ...]:

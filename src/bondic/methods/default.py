@@ -36,6 +36,7 @@ from bondic.policies.learned import training_provenance
 from bondic.policies.logged_target import LoggedBehavior
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.decisions import single_rows
 from bondic.rows.episodes import split_episodes
 from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MAX_LANDMARKS
@@ -198,6 +199,9 @@ class Default:
         advantage = method.advantage(looked, ahead, alpha)
         if not advantage or (listed and not self._beats_table(method, looked, ahead, alpha)):
             return None
+        if listed and single_rows(problem):  # they set no pilot aside themselves
+            planned = None if self.planned_rows is None else ahead
+            return Choice(replace(method, planned_rows=planned), rest, f"propensities, as {advantage}", _BOTH_TOO)
         looked_at = self._pilot_rows(problem)  # the same rows set the rates, and none of them is certified
         return Choice(replace(method, pilot=looked_at), problem, f"propensities, as {advantage}", _BOTH_TOO)
 

@@ -153,7 +153,7 @@ class Propensities:
         parts: tuple[Rows, ...] = (problem,) if against is None else (problem, against)
         changes = any(isinstance(one.policy, LoggedBehavior | PolicyMixture) for one in parts)
         value = self._question(problem, changes=changes)
-        drawn = value == "population"
+        drawn = value != "stated starts"
         single = single_rows(problem, drawn=drawn)
         every = self._every_action(problem, single, against)
         # the certificate of a log that is read in batches queries the policy again: nothing is stored
@@ -197,6 +197,11 @@ class Propensities:
         borders, control, known = self._borders(problem, columns), None, columns
         if borders:
             seen = [proof.columns(question_of([one.before(border) for one in both])) for border in borders]
+            # episodes that all ended at once so far are episodes as well
+            seen = [
+                one if one.unit == columns.unit else columns.part(slice(0, columns.before(border)))
+                for one, border in zip(seen, borders, strict=True)
+            ]
             known = seen[0]
             if self._may_fit(columns):
                 fits = [self._linear(one, borders[: k + 1]) for k, one in enumerate(seen)]
@@ -231,7 +236,7 @@ class Propensities:
             provenance = Provenance("rates", (problem.rows.start, first), problem.log_hash)
             units = int(np.searchsorted(columns.first.start_rows, first))
             planned = max(round((planned - looked) * units / looked), 1)
-        shorter = columns.unit == "episode" and single_rows(problem.select(first), drawn=value == "population")
+        shorter = columns.unit == "episode" and single_rows(problem.select(first), drawn=proof.drawn)
         control = None if shorter else control  # decisions follow a pilot of episodes, and have other values
         if value == "contexts":
             rates = self._rates(known, control, first, planned, budget)

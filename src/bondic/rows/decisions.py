@@ -201,7 +201,10 @@ def single_rows(rows: Rows, *, drawn: bool = True) -> bool:
         return True
     if rows.gamma == 0.0 and not rows.log.has_episode_ids and (not drawn or _first_steps(rows)):
         return True
-    return not any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows))
+    if any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows)):
+        return False
+    # last rows of episodes that began before these rows are no units
+    return not (rows.rows.start and rows.log.has_episode_ids) or read_keys(rows, whole=True).counted.size == len(rows)
 
 
 def read_sampling(rows: Rows, factor: float) -> SamplingCheck | None:

@@ -115,6 +115,11 @@ class PropensityProof(Proof):
         return any(policy.known_by in ("behavior", "mixture") for policy in self.estimand.policies)
 
     @property
+    def drawn(self) -> bool:
+        """Whether every unit begins at a start, so that no row that follows another one is a unit."""
+        return self.value != "stated starts"
+
+    @property
     def _own_strategy(self) -> bool:
         """Whether the numbers of the bets are not the library's, which are older than the log."""
         return self.strategy != Strategy()
@@ -129,8 +134,8 @@ class PropensityProof(Proof):
                 found.append(found[0].of_today())
                 continue
             every = self.every_action and policy.answered
-            drawn, states = self.value == "population", cap is not None or part.columns.initial_states.kind == "exact"
-            found.append(part.columns.decisions(target, every_action=every, drawn=drawn, states=states))
+            states = cap is not None or part.columns.initial_states.kind == "exact"
+            found.append(part.columns.decisions(target, every_action=every, drawn=self.drawn, states=states))
         coefficients = tuple(part.coefficient for part in question.parts)
         if coefficients == (1.0,):
             return found[0]
@@ -158,6 +163,10 @@ class PropensityProof(Proof):
 
         `each` applies a function to both ends, as `map` does.
         """
+        refuse(
+            self.value == "population" and question.first.initial_states.kind == "log",
+            "The question is about the starts of this log, and the bets are about a population that nobody stated.",
+        )
         one_state = self.value != "stated starts" and one_start(question.first, columns.first)
         if not (question.first.own_starts or one_state or self.value == "stated starts"):
             refuse_other_starts(question.first)
@@ -261,7 +270,7 @@ class PropensityProof(Proof):
 
     def single(self, rows: Columns) -> bool:
         """Whether units are rows, not episodes."""
-        return rows.single_rows(drawn=self.value == "population")
+        return rows.single_rows(drawn=self.drawn)
 
     def _units(self, rows: Columns) -> str:
         return "decisions" if self.single(rows) else "episodes"
