@@ -32,7 +32,7 @@ def walk(episodes=200, length=6, others=0.0, seed=0, kind="log"):
         state[:, None], action, ((state + action) % 2).astype(float), after[:, None], np.zeros(rows, bool),
         truncations=time == length - 1, episode_ids=np.arange(rows) // length, timesteps=time,
     )  # fmt: skip
-    starts = bondic.InitialStates.from_log(log)
+    starts = bondic.InitialStates.from_log(log, population="iid")
     if kind == "sample":
         starts = bondic.InitialStates.sample(starts.observations)
     return bondic.make_problem(log, bondic.TablePolicy(POLICY), starts, gamma=0.8, reward_range=(0, 1))
@@ -218,7 +218,7 @@ def test_later_starts_leave_no_trace_in_what_is_proposed():
     log = {name: np.concatenate([one[:1200], other[1200:]]) for name, one, other in _columns(first.log, second.log)}
     mixed = bondic.Transitions(**log)
     problem = bondic.make_problem(
-        mixed, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["next-observations"]
+        mixed, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), population="iid", accept=["next-observations"]
     )
     one, other = (bondic.estimate_interval(each, method=method).proof.events.start for each in (first, problem))
     assert (one.skipped, one.hoeffding, one.rates, one.shares) == (
@@ -243,6 +243,7 @@ def test_no_start_after_the_pilot_is_no_answer():
     columns["truncations"] = np.append(np.diff(episodes) > 0, True)
     columns["next_observations"] = np.append(columns["observations"][1:], [[0.0]], axis=0)
     log = bondic.Transitions(**columns)
-    problem = bondic.make_problem(log, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["resets"])
+    question = {"gamma": 0.8, "reward_range": (0, 1), "population": "iid", "accept": ["resets"]}
+    problem = bondic.make_problem(log, bondic.TablePolicy(POLICY), **question)
     found = bondic.estimate_interval(problem, method=replace(TABLE, pilot=246))
     assert found.status is bondic.Status.TRIVIAL
