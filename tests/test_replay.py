@@ -169,13 +169,13 @@ def test_w_of_the_dual_bound_is_replayed():
     case.refused(forged, r"proof\.(ball|instruments|tests)")
 
 
-@pytest.mark.parametrize("value", ["population", "contexts"])
-def test_propensities_are_replayed(value):
+@pytest.mark.parametrize("population", [None, "iid"])
+def test_propensities_are_replayed(population):
     log = cases.decisions(800)
-    method = bondic.Propensities(value=value, max_ratio=cases.LARGEST)
-    start = bondic.InitialStates.from_log(log)
+    method = bondic.Propensities(max_ratio=cases.LARGEST)
+    start = bondic.InitialStates.from_log(log, population=population)
     case = Case(log, cases.ThreeStates(), start, method, "propensities", gamma=0.0, reward_range=(0.0, 1.0))
-    if value == "contexts":
+    if population is None:
         rates = {end: tuple(1.5 * rate for rate in own) for end, own in case.proof.rates.items()}
         case.refused(replace(case.proof, rates=rates), r"proof\.rates\.lower")
         return

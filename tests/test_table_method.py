@@ -76,20 +76,27 @@ def drawn_starts(mdp, seed):
 
 
 def own_starts(mdp, seed):
+    """The mean over the starts of the log, whatever they are."""
     log = log_of(mdp, seed, 150)
-    return problem_of(mdp, log, bondic.InitialStates.from_log(log)), mdp.value
+    start = bondic.InitialStates.from_log(log)
+    return problem_of(mdp, log, start), float(mdp.v_star[start.observations[:, 0].astype(int)].mean())
+
+
+def population(mdp, seed):
+    log = log_of(mdp, seed, 150)
+    return problem_of(mdp, log, bondic.InitialStates.from_log(log, population="iid")), mdp.value
 
 
 def horizon(mdp, seed):
     return problem_of(mdp, log_of(mdp, seed, 2000, HORIZON), horizon=HORIZON, gamma=1.0), mdp.finite_value(HORIZON)
 
 
-SETTINGS = (exact_list, never_ending, drawn_starts, own_starts, horizon)
+SETTINGS = (exact_list, never_ending, drawn_starts, own_starts, population, horizon)
 
 
 @pytest.mark.parametrize("make", SETTINGS, ids=lambda make: make.__name__)
 def test_coverage(make):
-    """8 logs for each of five ways to ask, where many may miss; rejections are misses. Seeds are fixed."""
+    """8 logs for each of six ways to ask, where many may miss; rejections are misses. Seeds are fixed."""
     missed, lengths, repeats, alpha = 0, [], 8, 0.5
     for seed in range(repeats):
         mdp = small_world(seed % 4, gamma=1.0 if make is horizon else GAMMA)
@@ -179,14 +186,15 @@ def plan_of(problem, **options):
     return bondic.Table(**options).plan(problem, 0.1).events
 
 
-@pytest.mark.parametrize("start", ["exact", "own"])
+@pytest.mark.parametrize("start", ["exact", "own", "iid"])
 def test_weights_of_a_block_do_not_see_later_rows(world, start):
     """From the rows of a block on everything is another: the weights of that block and of those before are the same bits."""
     mdp, log, _ = world
     log = part(log, drop=("behavior_action_probs",))
 
     def plan(rows):
-        return plan_of(problem_of(mdp, rows, bondic.InitialStates.from_log(rows) if start == "own" else None))
+        own = None if start == "exact" else bondic.InitialStates.from_log(rows, population="iid" if start == "iid" else None)
+        return plan_of(problem_of(mdp, rows, own))
 
     honest = plan(log)
     stops = (honest.provenance.rows[1], *honest.stops)
