@@ -19,6 +19,7 @@ from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.engines.sums import STANDARD
 from bondic.methods.base import describe
+from bondic.rows import inputs
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.history import History
 from bondic.tuning.defaults import Advanced, Choices
@@ -261,10 +262,12 @@ def test_other_words_on_the_planner_are_refused(ball, path, value, words):
         bondic.verify(forged, ball.log, ball.policy, replay=True)
 
 
-def test_starts_that_are_not_the_logs_own_are_refused():
+@pytest.mark.parametrize("which", [slice(None, None, -1), slice(7)], ids=["reversed", "the first seven"])
+def test_starts_that_are_not_the_logs_own_are_refused(which, monkeypatch):
+    monkeypatch.setattr(inputs, "_refuse_other_log", lambda *_: None)
     mdp, log, policy, _ = synthetic(600, gamma=0.3)
-    own = bondic.InitialStates.from_log(log)
-    claimed = replace(own, observations=own.observations[::-1])
+    chosen = bondic.InitialStates.from_log(log).observations[which]
+    claimed = bondic.InitialStates(chosen, np.full(len(chosen), 1 / len(chosen)), "log", from_rows=True)
     case = Case(
         log, policy, claimed, bondic.Sequential(radius=5.0), "sequential", gamma=0.3, reward_range=mdp.reward_range
     )

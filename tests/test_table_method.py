@@ -193,7 +193,11 @@ def test_weights_of_a_block_do_not_see_later_rows(world, start):
     log = part(log, drop=("behavior_action_probs",))
 
     def plan(rows):
-        own = None if start == "exact" else bondic.InitialStates.from_log(rows, population="iid" if start == "iid" else None)
+        own = (
+            None
+            if start == "exact"
+            else bondic.InitialStates.from_log(rows, population="iid" if start == "iid" else None)
+        )
         return plan_of(problem_of(mdp, rows, own))
 
     honest = plan(log)
@@ -435,7 +439,7 @@ def test_starts_that_all_lie_in_the_pilot_say_no_more_when_they_are_verified():
     keys = {"episode_ids": episodes, "timesteps": np.where(episodes < 150, 0, np.arange(n) - 150)}
     log = bondic.Transitions(states[:n, None], actions, rewards, states[1:, None], episodes < 150, **keys)
     ask = {"gamma": 0.5, "reward_range": (0, 1), "method": bondic.Table()}
-    found = bondic.evaluate_policy(log, lambda x: np.tile([0.3, 0.7], (len(x), 1)), **ask)
+    found = bondic.evaluate_policy(log, lambda x: np.tile([0.3, 0.7], (len(x), 1)), population="iid", **ask)
     assert found.proof.events.start is None
     checked = bondic.verify(found.certificate, log)
     assert (checked.low, checked.high) == (found.low, found.high)

@@ -230,7 +230,11 @@ def ends(log, method, policy=None, **statements):
     ("name", "options", "own"),
     [
         ("pdis-betting", {"gamma_sensitivity": 1.1}, {"model": None, "gamma_sensitivity": 1.1}),
-        ("pdis-betting", {"planned": 3000, "side": "lower"}, {"model": None, "planned": 3000, "side": "lower"}),
+        (
+            "pdis-betting",
+            {"planned_rows": 3000, "side": "lower"},
+            {"model": None, "planned_rows": 3000, "side": "lower"},
+        ),
         ("dr-betting", {"max_ratio": LARGEST}, {"max_ratio": LARGEST}),
         ("dr-betting", {"min_propensity": 0.2, "pilot": 300}, {"min_propensity": 0.2, "pilot": 300}),
     ],
