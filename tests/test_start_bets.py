@@ -256,7 +256,7 @@ def test_no_start_after_the_pilot_is_no_answer():
 
 
 def test_actions_drawn_at_the_starts_of_a_log_are_bounded_at_every_number_of_starts():
-    """A monitor looks at them as they come. The bound for one number of starts, the control, is crossed at some look too often."""
+    """A monitor looks at them as they come. A bound for one number of them, the control, is crossed too often."""
     log, policy, _ = continuous(60)
     problem = bondic.make_problem(log, policy, gamma=0.5, reward_range=(-1.0, 1.0), initial_draws=1)
     found, rng, looks = sampled_start(problem, 2), np.random.default_rng(0), np.arange(1, 300)
