@@ -134,6 +134,20 @@ def test_one_side_spends_all_of_alpha_on_it(world):
     assert sum(lower.budget.parts.values()) == pytest.approx(0.1)
 
 
+def test_that_the_world_stays_the_same_is_stated_by_tables_and_not_needed_by_propensities(world):
+    """Rows that are far apart in time speak about one function q*; bets on decisions compare each with itself."""
+    mdp, log, _ = world
+    log = bondic.Transitions.one_step(
+        log.observations, log.actions, log.rewards, behavior_action_probs=log.behavior_action_probs
+    )
+    problem = bondic.make_problem(log, bondic.TablePolicy(mdp.target), gamma=0.0, reward_range=(0.0, 1.0), accept=None)
+    for method, named in ((bondic.Table(), True), (bondic.Dual(radius=5.0), True), (bondic.Propensities(), False)):
+        result = bondic.estimate_interval(problem, method=method)
+        for items in (result.assumptions, bondic.verify(result.certificate, log).assumptions):
+            states = {item.name: item.state for item in items}
+            assert states.get("world") == ("stated" if named else None)
+
+
 def test_actions_that_were_never_logged_leave_the_range(world):
     """The policy takes action 1 alone, the log action 0 alone: nothing is stated, and nothing fails."""
     mdp, log, _ = world
