@@ -236,8 +236,9 @@ def _brief(result: Result) -> Iterator[str]:
             if isinstance(result.proof, PropensityProof)
             else " and nothing missing from it influenced both actions and outcomes"
         )
+        own = result.question is not None and result.question.initial_states.kind == "log"
         proved = {
-            "finite-sample": f"proved for this finite log, if what you state is true{causes}",
+            "finite-sample": f"proved for {'the situations of this log' if own else 'this finite log'}, if what you state is true{causes}",
             "asymptotic": "holds for large logs only",
         }
         free = "; nothing is assumed about the value function" if result.is_assumption_free else ""
