@@ -365,7 +365,9 @@ def test_the_starts_of_a_log_are_its_rows_at_time_0_in_row_order(keys):
     log = Transitions(**keyed(keys))
     start = InitialStates.from_log(log)
     np.testing.assert_array_equal(start.observations, log.observations[keys[:, 1] == 0])
-    assert (start.kind, start.count_fixed) == ("sample", False)
+    assert (start.kind, start.count_fixed) == ("log", False)
+    drawn = InitialStates.from_log(log, population="iid")
+    assert (drawn.kind, drawn.count_fixed) == ("sample", False)
 
 
 def test_without_ids_a_row_after_an_end_starts_an_episode():

@@ -19,6 +19,7 @@ from bondic.core.sequential.plan import RidgeModel
 from bondic.data.stream import ArrayStream
 from bondic.engines.sums import STANDARD
 from bondic.methods.base import describe
+from bondic.rows import inputs
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.history import History
 from bondic.tuning.defaults import Advanced, Choices
@@ -169,13 +170,13 @@ def test_w_of_the_dual_bound_is_replayed():
     case.refused(forged, r"proof\.(ball|instruments|tests)")
 
 
-@pytest.mark.parametrize("value", ["population", "contexts"])
-def test_propensities_are_replayed(value):
+@pytest.mark.parametrize("population", [None, "iid"])
+def test_propensities_are_replayed(population):
     log = cases.decisions(800)
-    method = bondic.Propensities(value=value, max_ratio=cases.LARGEST)
-    start = bondic.InitialStates.from_log(log)
+    method = bondic.Propensities(max_ratio=cases.LARGEST)
+    start = bondic.InitialStates.from_log(log, population=population)
     case = Case(log, cases.ThreeStates(), start, method, "propensities", gamma=0.0, reward_range=(0.0, 1.0))
-    if value == "contexts":
+    if population is None:
         rates = {end: tuple(1.5 * rate for rate in own) for end, own in case.proof.rates.items()}
         case.refused(replace(case.proof, rates=rates), r"proof\.rates\.lower")
         return
@@ -261,10 +262,12 @@ def test_other_words_on_the_planner_are_refused(ball, path, value, words):
         bondic.verify(forged, ball.log, ball.policy, replay=True)
 
 
-def test_starts_that_are_not_the_logs_own_are_refused():
+@pytest.mark.parametrize("which", [slice(None, None, -1), slice(7)], ids=["reversed", "the first seven"])
+def test_starts_that_are_not_the_logs_own_are_refused(which, monkeypatch):
+    monkeypatch.setattr(inputs, "_refuse_other_log", lambda *_: None)
     mdp, log, policy, _ = synthetic(600, gamma=0.3)
-    own = bondic.InitialStates.from_log(log)
-    claimed = replace(own, observations=own.observations[::-1])
+    chosen = bondic.InitialStates.from_log(log).observations[which]
+    claimed = bondic.InitialStates(chosen, np.full(len(chosen), 1 / len(chosen)), "log", from_rows=True)
     case = Case(
         log, policy, claimed, bondic.Sequential(radius=5.0), "sequential", gamma=0.3, reward_range=mdp.reward_range
     )

@@ -10,9 +10,10 @@ from mpmath import mp, mpf
 import bondic
 from bondic.core.bounded import Between
 from bondic.core.errors import InvalidInput
-from bondic.core.starts import SampledStart, StartBets, start_cost, start_error, used_starts
+from bondic.core.starts import SampledStart, StartBets, sampled_start, start_cost, start_error, used_starts
 from bondic.core.terms import ValueRange, range_of
 from bondic.search.sequential.starts import propose_bets
+from builders import continuous
 
 TABLE = bondic.Table()
 POLICY = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
@@ -32,7 +33,7 @@ def walk(episodes=200, length=6, others=0.0, seed=0, kind="log"):
         state[:, None], action, ((state + action) % 2).astype(float), after[:, None], np.zeros(rows, bool),
         truncations=time == length - 1, episode_ids=np.arange(rows) // length, timesteps=time,
     )  # fmt: skip
-    starts = bondic.InitialStates.from_log(log)
+    starts = bondic.InitialStates.from_log(log, population="iid")
     if kind == "sample":
         starts = bondic.InitialStates.sample(starts.observations)
     return bondic.make_problem(log, bondic.TablePolicy(POLICY), starts, gamma=0.8, reward_range=(0, 1))
@@ -218,7 +219,12 @@ def test_later_starts_leave_no_trace_in_what_is_proposed():
     log = {name: np.concatenate([one[:1200], other[1200:]]) for name, one, other in _columns(first.log, second.log)}
     mixed = bondic.Transitions(**log)
     problem = bondic.make_problem(
-        mixed, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["next-observations"]
+        mixed,
+        bondic.TablePolicy(POLICY),
+        gamma=0.8,
+        reward_range=(0, 1),
+        population="iid",
+        accept=["next-observations"],
     )
     one, other = (bondic.estimate_interval(each, method=method).proof.events.start for each in (first, problem))
     assert (one.skipped, one.hoeffding, one.rates, one.shares) == (
@@ -243,6 +249,23 @@ def test_no_start_after_the_pilot_is_no_answer():
     columns["truncations"] = np.append(np.diff(episodes) > 0, True)
     columns["next_observations"] = np.append(columns["observations"][1:], [[0.0]], axis=0)
     log = bondic.Transitions(**columns)
-    problem = bondic.make_problem(log, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["resets"])
+    question = {"gamma": 0.8, "reward_range": (0, 1), "population": "iid", "accept": ["resets"]}
+    problem = bondic.make_problem(log, bondic.TablePolicy(POLICY), **question)
     found = bondic.estimate_interval(problem, method=replace(TABLE, pilot=246))
     assert found.status is bondic.Status.TRIVIAL
+
+
+def test_actions_drawn_at_the_starts_of_a_log_are_bounded_at_every_number_of_starts():
+    """A monitor looks at them as they come. A bound for one number of them, the control, is crossed too often."""
+    log, policy, _ = continuous(60)
+    problem = bondic.make_problem(log, policy, gamma=0.5, reward_range=(-1.0, 1.0), initial_draws=1)
+    found, rng, looks = sampled_start(problem, 2), np.random.default_rng(0), np.arange(1, 300)
+    assert found is not None
+    values = found.width * (rng.integers(0, 2, (3000, looks[-1])) - 0.5)
+    means = np.abs(np.cumsum(values, axis=1)[:, looks - 1] / looks)
+
+    def crossed(start):
+        each = [replace(start, weights=np.full(count, 1 / count)).error(0.4).upper for count in looks.tolist()]
+        return np.mean((means > each).any(axis=1))
+
+    assert crossed(found) <= 0.4 < crossed(replace(found, count_fixed=True))

@@ -76,20 +76,27 @@ def drawn_starts(mdp, seed):
 
 
 def own_starts(mdp, seed):
+    """The mean over the starts of the log, whatever they are."""
     log = log_of(mdp, seed, 150)
-    return problem_of(mdp, log, bondic.InitialStates.from_log(log)), mdp.value
+    start = bondic.InitialStates.from_log(log)
+    return problem_of(mdp, log, start), float(mdp.v_star[start.observations[:, 0].astype(int)].mean())
+
+
+def population(mdp, seed):
+    log = log_of(mdp, seed, 150)
+    return problem_of(mdp, log, bondic.InitialStates.from_log(log, population="iid")), mdp.value
 
 
 def horizon(mdp, seed):
     return problem_of(mdp, log_of(mdp, seed, 2000, HORIZON), horizon=HORIZON, gamma=1.0), mdp.finite_value(HORIZON)
 
 
-SETTINGS = (exact_list, never_ending, drawn_starts, own_starts, horizon)
+SETTINGS = (exact_list, never_ending, drawn_starts, own_starts, population, horizon)
 
 
 @pytest.mark.parametrize("make", SETTINGS, ids=lambda make: make.__name__)
 def test_coverage(make):
-    """8 logs for each of five ways to ask, where many may miss; rejections are misses. Seeds are fixed."""
+    """8 logs for each of six ways to ask, where many may miss; rejections are misses. Seeds are fixed."""
     missed, lengths, repeats, alpha = 0, [], 8, 0.5
     for seed in range(repeats):
         mdp = small_world(seed % 4, gamma=1.0 if make is horizon else GAMMA)
@@ -125,6 +132,20 @@ def test_one_side_spends_all_of_alpha_on_it(world):
     assert lower.high == lower.value_range.high
     assert lower.budget.parts.keys() == {"vector", "cells", "lower"}
     assert sum(lower.budget.parts.values()) == pytest.approx(0.1)
+
+
+def test_that_the_world_stays_the_same_is_stated_by_tables_and_not_needed_by_propensities(world):
+    """Rows that are far apart in time speak about one function q*; bets on decisions compare each with itself."""
+    mdp, log, _ = world
+    log = bondic.Transitions.one_step(
+        log.observations, log.actions, log.rewards, behavior_action_probs=log.behavior_action_probs
+    )
+    problem = bondic.make_problem(log, bondic.TablePolicy(mdp.target), gamma=0.0, reward_range=(0.0, 1.0), accept=None)
+    for method, named in ((bondic.Table(), True), (bondic.Dual(radius=5.0), True), (bondic.Propensities(), False)):
+        result = bondic.estimate_interval(problem, method=method)
+        for items in (result.assumptions, bondic.verify(result.certificate, log).assumptions):
+            states = {item.name: item.state for item in items}
+            assert states.get("world") == ("stated" if named else None)
 
 
 def test_actions_that_were_never_logged_leave_the_range(world):
@@ -176,14 +197,19 @@ def plan_of(problem, **options):
     return bondic.Table(**options).plan(problem, 0.1).events
 
 
-@pytest.mark.parametrize("start", ["exact", "own"])
+@pytest.mark.parametrize("start", ["exact", "own", "iid"])
 def test_weights_of_a_block_do_not_see_later_rows(world, start):
     """From the rows of a block on everything is another: the weights of that block and of those before are the same bits."""
     mdp, log, _ = world
     log = part(log, drop=("behavior_action_probs",))
 
     def plan(rows):
-        return plan_of(problem_of(mdp, rows, bondic.InitialStates.from_log(rows) if start == "own" else None))
+        own = (
+            None
+            if start == "exact"
+            else bondic.InitialStates.from_log(rows, population="iid" if start == "iid" else None)
+        )
+        return plan_of(problem_of(mdp, rows, own))
 
     honest = plan(log)
     stops = (honest.provenance.rows[1], *honest.stops)
@@ -424,7 +450,7 @@ def test_starts_that_all_lie_in_the_pilot_say_no_more_when_they_are_verified():
     keys = {"episode_ids": episodes, "timesteps": np.where(episodes < 150, 0, np.arange(n) - 150)}
     log = bondic.Transitions(states[:n, None], actions, rewards, states[1:, None], episodes < 150, **keys)
     ask = {"gamma": 0.5, "reward_range": (0, 1), "method": bondic.Table()}
-    found = bondic.evaluate_policy(log, lambda x: np.tile([0.3, 0.7], (len(x), 1)), **ask)
+    found = bondic.evaluate_policy(log, lambda x: np.tile([0.3, 0.7], (len(x), 1)), population="iid", **ask)
     assert found.proof.events.start is None
     checked = bondic.verify(found.certificate, log)
     assert (checked.low, checked.high) == (found.low, found.high)

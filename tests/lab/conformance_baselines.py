@@ -35,6 +35,7 @@ class BaselineCase:
     episodes: ClassVar[int] = 200
     sides: ClassVar[bool] = True  # it can be asked for one end
     splits: ClassVar[bool] = True  # two ends cost α / 2 each; else one event serves both
+    checks: ClassVar[float] = 0.0  # of α, for a check of what was stated, before the ends have theirs
     ordered: ClassVar[bool] = False  # it draws or splits, and looks at the order of episodes when it does
     precision: ClassVar[float] = 1e-6  # of its arithmetic, relative
 
@@ -77,11 +78,14 @@ class BaselineCase:
             assert "side" not in BASELINES[self.name].method.__dataclass_fields__
             return
         both = self.answer(0.1)
-        lower, upper = (self.answer(0.05 if self.splits else 0.1, side=side) for side in ("lower", "upper"))
+        lower, upper = (
+            self.answer((0.1 + self.checks) / 2 if self.splits else 0.1, side=side) for side in ("lower", "upper")
+        )
         assert (lower.low, upper.high) == pytest.approx((both.low, both.high), rel=1e-9, abs=1e-12)
         assert lower.high == lower.value_range.high
         assert upper.low == upper.value_range.low
-        assert set(both.budget.parts) == ({"lower", "upper"} if self.splits else set(upper.budget.parts))
+        ends = {"lower", "upper"} if self.splits else set(upper.budget.parts)
+        assert set(both.budget.parts) == ends | ({"propensities"} if self.checks else set())
 
     def test_what_it_needs_and_does_not_have_is_refused_by_name(self):
         for column in BASELINES[self.name].method.needs:

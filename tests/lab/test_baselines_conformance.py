@@ -73,6 +73,7 @@ class TestHcope(BaselineCase):
 
 class TestPerDecisionBetting(BaselineCase):
     name = "pdis-betting"
+    checks = 0.001
     ordered = True
 
 
@@ -80,6 +81,7 @@ class TestDoublyRobustBetting(BaselineCase):
     """Products of ratios are bounded by a horizon."""
 
     name = "dr-betting"
+    checks = 0.001
     options: ClassVar = {"max_ratio": 2.2}
     ordered = True
 
@@ -230,7 +232,11 @@ def ends(log, method, policy=None, **statements):
     ("name", "options", "own"),
     [
         ("pdis-betting", {"gamma_sensitivity": 1.1}, {"model": None, "gamma_sensitivity": 1.1}),
-        ("pdis-betting", {"planned": 3000, "side": "lower"}, {"model": None, "planned": 3000, "side": "lower"}),
+        (
+            "pdis-betting",
+            {"planned_rows": 3000, "side": "lower"},
+            {"model": None, "planned_rows": 3000, "side": "lower"},
+        ),
         ("dr-betting", {"max_ratio": LARGEST}, {"max_ratio": LARGEST}),
         ("dr-betting", {"min_propensity": 0.2, "pilot": 300}, {"min_propensity": 0.2, "pilot": 300}),
     ],
@@ -249,8 +255,9 @@ def test_dr_betting_is_not_given_a_name_that_it_does_not_earn():
     log = decisions(600)
     with pytest.raises(bondic.InvalidInput, match="max_ratio="):
         ends(log, bondic_lab.make_baseline("dr-betting"))
+    unbounded = TestPerDecisionBetting.ask(TestPerDecisionBetting.log())  # products of ratios, without a horizon
     with pytest.raises(bondic.InvalidInput, match="Nothing was weighed doubly robustly"):
-        ends(log, bondic_lab.make_baseline("dr-betting", max_ratio=LARGEST, pilot=600))
+        bondic.estimate_interval(unbounded, method=bondic_lab.make_baseline("dr-betting", max_ratio=2.2))
 
 
 # --- Asymptotic intervals miss about as often as they say where their assumptions hold: many small logs, exact values.

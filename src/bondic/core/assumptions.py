@@ -26,6 +26,7 @@ def list_assumptions(
             "was dropped because of its reward or next state.",
             joint,
         ),
+        _world(terms, joint),
         reward_assumption(problem, joint),
         *range_assumption(terms, joint),
         _values(problem, ball, rejected),
@@ -35,6 +36,13 @@ def list_assumptions(
         process_assumption(problem),
     ]
     return tuple(items)
+
+
+def _world(terms: Terms, state: State) -> Assumption:
+    """Rows that are far apart in time speak about one function q*."""
+    when = "when" if terms.horizon is None else "when, except on the step of the episode"
+    text = f"The environment was the same while the log was made: what follows a state and an action does not depend on {when}."
+    return Assumption("world", text, state)
 
 
 def reward_assumption(problem: Columns, state: State) -> Assumption:
@@ -132,7 +140,7 @@ def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
         text = f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
     if draws:
         text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
-    return Assumption("start", text, "checked" if states.kind == "log" else "stated")
+    return Assumption("start", text, "checked" if states.kind == "log" and not draws else "stated")
 
 
 def process_assumption(problem: Columns) -> Assumption:

@@ -54,7 +54,7 @@ class SampledStart:
     weights: FloatArray  # p_j
     width: float  # B at time 0
     draws: int  # independent draws behind every weight
-    count_fixed: bool  # a sample whose size was not fixed beforehand allows for every size at once
+    count_fixed: bool  # a sample, or draws at the starts of a log that grows: every size at once
     sides: int
 
     def error(self, probability: float) -> Enclosure:
@@ -73,7 +73,7 @@ class SampledStart:
         if self.width == 0:
             return Enclosure(0.0)
         found: list[Enclosure] = []
-        count = float(self.weights.size)
+        count = float(np.count_nonzero(self.weights) * self.draws)
         for j in range(1, _GRID + 1):
             level = log_enclosure(Enclosure(float(self.sides * j * (j + 1))) / probability)
             rate = (8.0 * level.mid / 4.0 ** (j - 1)) ** 0.5 / self.width
@@ -89,7 +89,7 @@ def sampled_start(rows: AnsweredRows, sides: int, limits: ValueRange | None = No
         return None
     draws = max(rows.initial_draws, 1) if listed else 1
     width = (range_of(rows.terms) if limits is None else limits).width
-    return SampledStart(states.weights, width, draws, listed or states.count_fixed, sides)
+    return SampledStart(states.weights, width, draws, states.count_fixed, sides)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,11 @@ MEANINGS = {
     "checked": "it was tested, and holds",
     "rejected": "the log contradicts it, alone or together with others",
 }
-FRAGILE = ("values", "ratios", "propensities", "data", "rewards", "length", "start")
+FRAGILE = ("values", "ratios", "propensities", "data", "world", "rewards", "length", "start")
 """Assumptions by how often they fail in practice."""
 TITLES = {
     "data": "The log is complete and unaltered, in the order of time",
+    "world": "The world stayed the same while the log was made",
     "rewards": "No reward can lie outside the stated range",
     "propensities": "Actions were drawn with the probabilities that the log states",
     "ratios": "No ratio of the two policies exceeds the stated bound",

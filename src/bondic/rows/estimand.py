@@ -317,14 +317,14 @@ def check_start(states: InitialStates, log: Log, initial: InitialStates | None) 
 
 
 def _is_from_log(states: InitialStates, log: Log) -> bool:
-    """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
+    """Those of a sample whose number was fixed beforehand are the first of them; else they are all."""
     if of_stream(states, log):
         return True
     try:
         starts = InitialStates.from_log(log).observations
     except InvalidInput:  # no episode ids or ends, or episodes that do not begin at their first step
         return False
-    expected = starts[: len(states)] if states.count_fixed else starts
+    expected = starts[: len(states)] if states.count_fixed and states.kind == "sample" else starts
     return np.array_equal(expected, states.observations)
 
 

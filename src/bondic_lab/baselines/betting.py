@@ -1,7 +1,7 @@
 """pdis-betting, dr-betting: bets on per-decision and on doubly robust returns, `Propensities` under names for comparisons.
 
 Published as confidence sequences by betting (Karampatziakis, Mineiro and Ramdas 2021; Waudby-Smith, Wu, Ramdas, Karampatziakis
-and Mineiro 2022); formulas and proofs are (21) and (22).
+and Mineiro 2022); formulas and proofs are (40) and (22).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PerDecisionBetting(
 
     side: Side = "both"
     gamma_sensitivity: float = 1.0
-    planned: int | None = None
+    planned_rows: int | None = None
 
     def method(self) -> Propensities:
         """The one that does all the work."""

@@ -133,7 +133,7 @@ def _cloud_rows(basis: Basis, cloud: Cloud, count: int) -> FloatArray:
 
 def start_error(problem: Rows, design: Design, theta: FloatArray) -> float:
     """Standard error of E_0[v]: from a sample of initial states, or from draws of actions at an exact list; else 0."""
-    if problem.initial_states.kind == "sample":
+    if problem.initial_states.kind != "exact":
         values = design.starts @ theta
         return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
     if design.start_draws is None or design.start_draws.shape[1] < 2:

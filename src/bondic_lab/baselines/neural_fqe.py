@@ -128,7 +128,7 @@ def start_weights(problem: Rows, counts: FloatArray, rng: np.random.Generator) -
     states, cloud = problem.initial_states, problem.initial
     members, size = counts.shape[0], len(states)
     weights = np.tile(states.weights, (members, 1))
-    if states.kind == "sample":
+    if states.kind != "exact":
         own = counts.shape[1] == size and starts_are_episodes(problem)
         weights[1:] = (counts[1:] if own else resample_counts(rng, size, members - 1)) / size
     shares = np.full((members, cloud.rows.size), 1.0)

@@ -35,7 +35,7 @@ NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
+class LogMoments:
     """ω = w · ψ: ‖ω‖ = |w|, μ_ω = A w − b in coordinates of k̃, E ω² = wᵀ S w; variance of the residual of q*."""
 
     balance: Floats  # A: (landmarks, features)
@@ -56,13 +56,13 @@ class Population:
 
 
 @cache
-def population(gamma: float, length: int) -> Population:
+def population(gamma: float, length: int) -> LogMoments:
     """The law of the log of `known.synthetic` with one behavior."""
     mdp = synthetic_world(gamma)
     return describe(mdp, log_distribution(mdp, length), LANDMARKS)
 
 
-def describe(mdp: ContinuousMDP, log: LogDistribution, axis: Floats) -> Population:
+def describe(mdp: ContinuousMDP, log: LogDistribution, axis: Floats) -> LogMoments:
     """All means by sums on the grid of pairs, E k̃_{x'} and E k̃_{x_0} in closed form."""
     states, actions, cell = pair_grid(mdp)
     law = cell * log.density(states, actions)
@@ -82,7 +82,7 @@ def describe(mdp: ContinuousMDP, log: LogDistribution, axis: Floats) -> Populati
     balance = np.vstack([whiten @ ((now - mdp.gamma * later).T @ weighted), constant[None]])
     start = np.append(whiten @ first, math.sqrt(mdp.offset))
     variance = mean_under(log, mdp.residual_variances)
-    return Population(balance, start, features.T @ weighted, variance)
+    return LogMoments(balance, start, features.T @ weighted, variance)
 
 
 @dataclass(frozen=True)

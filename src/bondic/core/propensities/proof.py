@@ -39,7 +39,7 @@ PerEnd = dict[End, tuple[float, ...]]
 @register("proof", "propensities")
 @dataclass(frozen=True, eq=False)
 class PropensityProof(Proof):
-    """The ends (21), (21a), (22) for rows or episodes with propensities."""
+    """The ends (40), (21a), (22) for rows or episodes with propensities."""
 
     estimand: Estimand
     budget: ErrorBudget  # parts: lower, upper, and propensities where they are checked
