@@ -15,6 +15,7 @@ SCRIPTS = (
     ["estimate.py", "--rows", "100000"],
     ["groups.py", "--rows", "10000", "100000"],
     ["large.py", "--rows", "100000", "1000000", "--rivals", "--tool"],
+    ["waits.py", "--most", "100000"],
     ["many_actions.py", "--actions", "34", "300"],
     ["decisions.py", "--rows", "100000"],
     ["cluster.py", "--rows", "1000000"],
