@@ -221,8 +221,8 @@ def test_a_selection_may_begin_within_episodes():
     """Those that began before are left out, of the pilot as well; where none is left, that is said."""
     log = interleaved(drawn_walks(200, seed=4), 30, 1)
     problem = question(log, TwoStates(), reward_range=(-0.5, 2.0), gamma=GAMMA, horizon=STEPS)
-    for start in (1, 3, 17, 200):
-        result = bondic.estimate_interval(problem.select(start), method=Propensities())
+    for start, pilot in ((1, 0.05), (33, 1), (38, 2), (200, 0.05)):
+        result = bondic.estimate_interval(problem.select(start), method=Propensities(pilot=pilot))
         assert result.rows[0] > start
         assert walk_value(STEPS) in result.interval
         assert bondic.verify(result.certificate, log, TwoStates(), replay=True).low == pytest.approx(result.low)

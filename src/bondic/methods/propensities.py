@@ -363,6 +363,7 @@ class Propensities:
             place = int(self.pilot)
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of rows.")
+        place = max(place, int(starts[:1].sum()) + 1)  # a pilot has a unit
         found: list[int] = []
         while (unit := int(np.searchsorted(starts, place))) < starts.size:
             found.append(problem.rows.start + int(starts[unit]))
