@@ -20,6 +20,8 @@ from bondic.methods.dual import Dual
 from bondic.methods.propensities import Propensities
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.decisions import read_decisions
+from bondic.rows.estimand import estimand_of
+from bondic.tuning.defaults import Choices
 from propensity_cases import (
     BEHAVIOR,
     LARGEST,
@@ -146,6 +148,32 @@ def test_one_stated_state_where_every_unit_starts_is_the_population():
     own = asked(log, None, Propensities(), population="iid")
     assert one.proof.value == "population"
     assert (one.low, one.high) == (own.low, own.high)
+
+
+def test_rows_that_the_choice_has_seen_are_not_certified_from_stated_starts():
+    """Decisions from a list set no pilot aside themselves; the rows by which the default compares methods are left out."""
+    log = two_contexts()
+    other = np.random.default_rng(1).random(3000) < 0.3  # states that come once: no table
+    states = np.where(other, 5 + np.linspace(0, 1, 3000), log.observations[:, 0])[:, None]
+    log = one_step(states, log.actions, log.rewards, behavior_action_probs=log.behavior_action_probs)
+    start = InitialStates.exact([[0.0], [1.0]])
+    numbers = Choices(categorical=())
+    for planned in (3000, 5000):
+        method = bondic.Default(planned_rows=None if planned == 3000 else planned, choices=numbers)
+        result = asked(log, start, method)
+        assert result.method == "propensities"
+        assert result.rows[0] > 0
+        assert f"first {result.rows[0]} rows predict" in result.choices["method"]
+        assert result.proof.planned == planned - result.rows[0]
+        assert result.low <= 0.5 <= result.high
+
+
+def test_bets_on_a_population_need_one_that_was_stated():
+    log = two_contexts()
+    stated = question(log, EVEN, population="iid")
+    proof = bondic.estimate_interval(stated, method=Propensities()).proof
+    with pytest.raises(VerificationError, match="a population that nobody stated"):
+        bondic.Result.of(replace(proof, estimand=estimand_of(question(log, EVEN))), question(log, EVEN), method="bets")
 
 
 def test_a_certificate_cannot_turn_stated_starts_into_the_logs():

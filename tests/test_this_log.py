@@ -126,7 +126,6 @@ def test_rates_and_the_first_row_are_those_of_the_rows_before(kind, method):
     first, rows = result.rows[0], np.arange(len(log))
     others = [changed(log, rewards=np.where(rows < first, log.rewards, rng.permutation(log.rewards)))]
     if kind == "decisions":
-        others.append(decisions(600, seed=3))
         actions = np.where(rows < first, log.actions, 1 - log.actions)
         others.append(changed(log, actions=actions))
     else:  # later episodes of one step each, or of three
@@ -143,11 +142,7 @@ def test_rates_and_the_first_row_are_those_of_the_rows_before(kind, method):
         again = interval(other, method, **asked)
         assert again.rows == result.rows
         assert again.proof.planned == result.proof.planned
-        mine, its = (
-            {end: rates[: 1 if len(one.proof.rates[end]) == 1 else None] for end, rates in result.proof.rates.items()}
-            for one in (again, again)
-        )
-        assert again.proof.rates == mine == its
+        assert again.proof.rates == result.proof.rates
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -221,8 +216,8 @@ def test_a_selection_may_begin_within_episodes():
     """Those that began before are left out, of the pilot as well; where none is left, that is said."""
     log = interleaved(drawn_walks(200, seed=4), 30, 1)
     problem = question(log, TwoStates(), reward_range=(-0.5, 2.0), gamma=GAMMA, horizon=STEPS)
-    for start in (1, 3, 17, 200):
-        result = bondic.estimate_interval(problem.select(start), method=Propensities())
+    for start, pilot in ((1, 0.05), (33, 1), (38, 2), (200, 0.05)):
+        result = bondic.estimate_interval(problem.select(start), method=Propensities(pilot=pilot))
         assert result.rows[0] > start
         assert walk_value(STEPS) in result.interval
         assert bondic.verify(result.certificate, log, TwoStates(), replay=True).low == pytest.approx(result.low)
@@ -244,6 +239,7 @@ def test_last_steps_of_earlier_episodes_are_no_decisions():
     half = bondic.CallablePolicy(lambda states: np.full((len(states), 2), 0.5))
     result = interval(log, Propensities(pilot=n), policy=half, gamma=0.5)
     assert result.rows == (n + 1, 3 * n)
+    assert result.proof.columns(Question.value(result.question.select(*result.rows))).unit == "episode"
     assert result.proof.columns(Question.value(result.question.select(*result.rows))).units == n
     assert result.low == 0.0
     assert result.high < 0.25
@@ -314,8 +310,7 @@ def test_a_monitor_of_a_drift_is_about_the_rows_so_far():
     for seed in range(15):
         log, mean = drifting(3000, seed)
         monitors = [
-            bondic.SequentialMonitor(second, **ASKED, planned_rows=3000, accept=("drift",) * 0, population=stated)
-            for stated in (None, "iid")
+            bondic.SequentialMonitor(second, **ASKED, planned_rows=3000, population=stated) for stated in (None, "iid")
         ]
         wrong = False
         for stop in (600, 1200, 1800, 2400, 3000):
@@ -333,7 +328,7 @@ def test_a_monitor_of_a_drift_is_about_the_rows_so_far():
 
 def test_a_gate_on_a_drift_approves_nothing_false(tmp_path):
     """Earlier rows paid more than is required, the rows so far do not: an approval of the first look does not stay."""
-    wrong = flattered = 0
+    wrong = 0
     for seed in range(10):
         log, mean = drifting(3000, seed)
         for stated in (None, "iid"):
@@ -350,9 +345,7 @@ def test_a_gate_on_a_drift_approves_nothing_false(tmp_path):
                 false = found.verdict == "approve" and mean[slice(*found.result.rows)].mean() < 0.62
                 wrong += false and stated is None
             assert stated or verdicts[0] == "approve"  # which was right then
-            flattered += verdicts[-1] == "approve" and stated == "iid"
     assert wrong == 0
-    del flattered
 
 
 def test_episodes_of_a_drift_are_covered():
@@ -401,14 +394,12 @@ def test_starts_that_are_not_those_of_the_log_cannot_be_called_so(method):
     proof = bondic.estimate_interval(problem, method=method).proof
     states = problem.initial_states
     for other in (states.observations[::-1], np.full_like(states.observations, 2.0)):
-        moved = replace(problem, initial_states=replace(states, observations=other))
         first = replace(proof.estimand.policies[0].start, observations=other)
         policies = (replace(proof.estimand.policies[0], start=first),)
         forged = replace(proof, estimand=replace(proof.estimand, policies=policies))
         certificate = bondic.estimate_interval(problem, method=method).certificate.with_proof(forged)
         with pytest.raises(VerificationError):
             bondic.verify(certificate, log, ThreeStates())
-        del moved
 
 
 def test_a_table_beside_todays_value_starts_where_its_episodes_do():

@@ -49,7 +49,7 @@ from bondic.methods.monitor_files import (
     write_folder,
     write_statements,
 )
-from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
+from bondic.methods.monitor_propensities import BetPlan, decide, not_used
 from bondic.methods.monitor_propensities import evaluate as bets_result
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
@@ -310,8 +310,8 @@ class SequentialMonitor:
         before = self._proof if isinstance(self._proof, PropensityProof) else None
         bets = self._decision(grown) if before is None else BetPlan.of(before, self._choices["method"])
         assert not isinstance(bets, str)
-        if bets is None or grown.used <= bets.first or in_decisions_so_far(problem, bets):
-            return f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
+        if bets is None or grown.used <= bets.first:
+            return f"no episode is complete after the pilot of {self._pilot} rows yet"
         stated = replace(self._stated, planned_rows=self.method.planned_rows)
         try:
             return bets_result(problem, bets, stated, self.alpha, before, clock)

@@ -77,11 +77,6 @@ def decide(
     return BetPlan(int(after[0]), why)
 
 
-def in_decisions_so_far(problem: Rows, plan: BetPlan) -> bool:
-    """Whether the pilot has episodes of several steps and the rows after it none yet: they would be read as single decisions."""
-    return plan.first > 0 and single_rows(problem.select(plan.first)) and not single_rows(problem.select(0, plan.first))
-
-
 def evaluate(
     problem: Rows, plan: BetPlan, method: Propensities, alpha: float, before: PropensityProof | None, clock: Clock
 ) -> Result:

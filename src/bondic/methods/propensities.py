@@ -176,8 +176,7 @@ class Propensities:
         if first > problem.rows.start:
             parts = tuple(one.select(first) for one in parts)
             proof = replace(proof, estimand=estimand_of(*parts))
-            same = single_rows(parts[0], drawn=drawn) == (columns.unit == "decision")
-            columns = columns.since(first) if same else proof.columns(question_of(parts))
+            columns = columns.since(first)
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, parts, columns, clock, planner, {"method": why} if why else {})
 
@@ -236,11 +235,8 @@ class Propensities:
             provenance = Provenance("rates", (problem.rows.start, first), problem.log_hash)
             units = int(np.searchsorted(columns.first.start_rows, first))
             planned = max(round((planned - looked) * units / looked), 1)
-        shorter = columns.unit == "episode" and single_rows(problem.select(first), drawn=proof.drawn)
-        control = None if shorter else control  # decisions follow a pilot of episodes, and have other values
         if value == "contexts":
             rates = self._rates(known, control, first, planned, budget)
-            rates = {end: found[:1] if shorter else found for end, found in rates.items()}
         if value == "population" and control is not None and cap is not None:
             pilot = known.part(slice(0, known.before(borders[0])))
             usual = self._usual_cap(pilot)
@@ -367,6 +363,7 @@ class Propensities:
             place = int(self.pilot)
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of rows.")
+        place = max(place, int(starts[:1].sum()) + 1)  # a pilot has a unit
         found: list[int] = []
         while (unit := int(np.searchsorted(starts, place))) < starts.size:
             found.append(problem.rows.start + int(starts[unit]))

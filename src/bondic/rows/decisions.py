@@ -201,10 +201,9 @@ def single_rows(rows: Rows, *, drawn: bool = True) -> bool:
         return True
     if rows.gamma == 0.0 and not rows.log.has_episode_ids and (not drawn or _first_steps(rows)):
         return True
-    if any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows)):
-        return False
-    # last rows of episodes that began before these rows are no units
-    return not (rows.rows.start and rows.log.has_episode_ids) or read_keys(rows, whole=True).counted.size == len(rows)
+    # episodes of one step behind longer ones are episodes, and last rows of earlier ones are no units
+    seen = RowRange(0 if rows.log.has_episode_ids else rows.rows.start, rows.rows.stop)
+    return not any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(seen))
 
 
 def read_sampling(rows: Rows, factor: float) -> SamplingCheck | None:
