@@ -7,8 +7,8 @@ E[x_i | past, s_i] <= 1 whatever the policy is that is asked about. So for rates
 
 is a supermartingale that begins at 1: at 1/delta or more it refutes the propensities, with probability at most delta if they are
 right. With b° <= Γ b the mean of x_i / Γ is at most 1. Blocks are all rows, with half of the weight, and quarters of stretches
-that double, so that they do not depend on how many rows there are. Nor does it matter how many actions there are: the j-th one that
-comes has the weight 1/(j (j+1)), and its products begin with the row after it came.
+that double, so that they do not depend on how many rows there are. Nor does it matter how many actions there are: the j-th one
+that comes has the weight 1/(j (j+1)), and its products begin after it came.
 """
 
 from __future__ import annotations
