@@ -172,7 +172,8 @@ _HEAD = """# Differences: how long they are
 Made by `python experiments/decision_lengths.py --page out/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
 parentheses where the truth is known (a rejection is one). *Paired* is `evaluate_policy(..., against=...)`; *two intervals* has
 each policy at half of alpha (both finite-sample). *Normal* and *bootstrap* are those of the mean of (ρ¹ − ρ²) r (asymptotic),
-where the log has propensities. Ours are judged over the contexts of the log, the others over the population. How often these and others are wrong: [what one would use instead](decision-peers.md).
+where the log has propensities. Ours are judged over the contexts of the log, the others over the population. How often
+these and others are wrong: [what one would use instead](decision-peers.md).
 
 | log | logs | paired | two intervals | factor | normal | bootstrap |
 |---|---:|---:|---:|---:|---:|---:|
