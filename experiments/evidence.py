@@ -72,14 +72,14 @@ BROKEN = r"threshold in the state|needle|ids as (integers|random)|checkerboard|s
 def medical(kind: str, stays: int, logged: bool, rng: np.random.Generator) -> Trial:
     """700 states, 25 treatments, about 12 decisions a stay; with the doctors' probabilities and no starts, or the reverse."""
     table, log = policy(kind), world().log(stays, int(rng.integers(2**31)))
-    starts = bondic.InitialStates.exact(world().starts[:, None].astype(float))
+    starts, values = world().starts, world().values(table)
     return Trial(
         log if logged else replace(log, behavior_action_probs=None),
         bondic.TablePolicy(table),
         GAMMA,
         (0.0, 1.0),
-        at_starts(log, world().values(table)) if logged else world().value(table),
-        initial=None if logged else starts,
+        at_starts(log, values) if logged else float(values[starts].mean()),
+        initial=None if logged else bondic.InitialStates.exact(starts[:, None].astype(float)),
         statements={"value_range": (0.0, 1.0)},
     )
 

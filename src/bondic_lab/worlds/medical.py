@@ -52,10 +52,6 @@ class MedicalTable:
             values = np.sum(policy * self.backup(values), axis=1)
         return values
 
-    def value(self, policy: FloatArray) -> float:
-        """J* from the states of admission."""
-        return float(self.values(policy)[self.starts].mean())
-
     def best(self, least: float = 0.0) -> FloatArray:
         """The best policy among treatments that doctors give with at least this probability, as a table of 0 and 1."""
         values, allowed = np.zeros(STATES), self.doctors >= min(least, float(self.doctors.max(axis=1).min()))
