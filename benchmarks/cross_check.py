@@ -73,11 +73,10 @@ def world(gamma: float, termination: float, seed: int) -> TabularMDP:
 
 
 def question(mdp: TabularMDP, rollout: Any, **more: Any) -> Rows:
-    """Starts are those of the episodes, as the other libraries have them."""
+    """The value is the mean over the starts of the episodes, as the other libraries have it."""
     log = bondic.Transitions(**{name: getattr(rollout, name) for name in rollout.__dataclass_fields__})
-    initial = bondic.InitialStates.from_log(log)
     return bondic.make_problem(
-        log, bondic.TablePolicy(mdp.target), initial, gamma=mdp.gamma, reward_range=mdp.reward_range, **more
+        log, bondic.TablePolicy(mdp.target), gamma=mdp.gamma, reward_range=mdp.reward_range, **more
     )
 
 

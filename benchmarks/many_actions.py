@@ -73,9 +73,8 @@ def fit(problem: Rows) -> float:
 def capped_against_dense(actions: int) -> tuple[float, float]:
     """Seconds of the same fit with groups of actions, and with coordinates for every action."""
     log, policy, _ = clicks(1000, actions)
-    start = bondic.InitialStates.from_log(log)
     told = {"gamma": 0.0, "reward_range": (0.0, 1.0), "accept": ("unseen-actions",)}
-    problem = bondic.make_problem(log, policy, start, **told)
+    problem = bondic.make_problem(log, policy, **told)
     capped = fit(problem)
     with mock.patch("bondic.search.basis.action_groups", return_value=None):
         return capped, fit(problem)

@@ -3,7 +3,8 @@
 python benchmarks/large.py --rows 1000000 --logs clicks --rivals      each in a process of its own, on one log
 python benchmarks/rivals.py --rows 10000 --seeds 200                   misses and lengths over many logs
 
-A rival that is not installed says so. Of confseq only bets are used, which are Python (`pip install confseq` builds C++).
+Answers of bondic are judged by the mean over the certified rows of a log, the others by that of the population. A rival that is
+not installed says so. Of confseq only bets are used, which are Python (`pip install confseq` builds C++).
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ ALPHA, LARGEST = 0.1, 10 / 0.7
 """The largest ratio that the behavior of the clicks allows with 10 actions: confseq and obp's peers are told it."""
 BOOTSTRAPS, FITS, BREAKS = 100, 20, 1000
 Columns = dict[str, Any]
-Ends = tuple[float, float]
+Ends = tuple[float, ...]
+"""Low and high; of bondic also the first row that is certified, which decides what the answer is about."""
 
 
-def truth(actions: int) -> float:
-    """The value of the policy: clicks have the probability 0.4 - 0.1 (state - price)^2."""
-    states = np.zeros((200_000, 3))
-    states[:, 0] = (np.arange(len(states)) + 0.5) / len(states) * 2 - 1
+def truth(actions: int, states: Any = None) -> float:
+    """The value of the policy, in the population or at some states: clicks have the probability 0.4 - 0.1 (state - price)^2."""
+    if states is None:
+        states = np.zeros((200_000, 3))
+        states[:, 0] = (np.arange(len(states)) + 0.5) / len(states) * 2 - 1
     means = 0.4 - 0.1 * (states[:, :1] - prices(actions)) ** 2
     return float(np.mean(np.sum(clicks_policy(states, actions) * means, axis=1)))
 
@@ -78,7 +81,7 @@ def ours(columns: Columns, actions: int) -> Ends:
     )  # fmt: skip
     policy = bondic.CallablePolicy(lambda states: clicks_policy(states, actions))
     found = bondic.estimate_interval(bondic.make_problem(log, policy, gamma=0.0, reward_range=(0.0, 1.0)), alpha=ALPHA)
-    return found.low, found.high
+    return found.low, found.high, found.rows[0]
 
 
 def weighed(columns: Columns, actions: int) -> Any:
@@ -180,7 +183,7 @@ def on_folder(what: str) -> Callable[[Path, int], dict[str, Any]]:
 
     def run(folder: Path, actions: int) -> dict[str, Any]:
         table = pq.read_table(folder)
-        low, high = INTERVALS[what]({name: table[name].to_numpy() for name in table.column_names}, actions)
+        low, high, *_ = INTERVALS[what]({name: table[name].to_numpy() for name in table.column_names}, actions)
         return {"low": low, "high": high}
 
     return run
@@ -205,7 +208,12 @@ def main() -> None:
             begun = time.process_time()
             ends = np.array([INTERVALS[name](log, 10) for log in logs])
             seconds = (time.process_time() - begun) / len(logs)
-            missed = int(np.sum((ends[:, 0] > value) | (ends[:, 1] < value)))
+            truths = np.full(len(logs), value)
+            if name == "bondic":
+                truths = np.array(
+                    [truth(10, states_of(log)[int(own[2]) :]) for log, own in zip(logs, ends, strict=True)]
+                )
+            missed = int(np.sum((ends[:, 0] > truths) | (ends[:, 1] < truths)))
             figures = {"length": round(float(np.mean(ends[:, 1] - ends[:, 0])), 5), "cpu_s": round(seconds, 3)}
             print(json.dumps({"rows": rows, "what": name, "misses": missed, "of": len(logs), **figures}), flush=True)
 

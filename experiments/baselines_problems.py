@@ -61,6 +61,7 @@ class Case:
             log,
             bondic.TablePolicy(self.mdp.target),
             None if own_starts else bondic.InitialStates.exact(states, self.mdp.initial_probs),
+            population="iid" if own_starts else None,
             gamma=self.mdp.gamma,
             reward_range=self.mdp.reward_range,
             horizon=self.horizon,

@@ -2,8 +2,9 @@
 
     python experiments/betting_numbers.py [--logs 100] [--page out/betting-numbers.md]
 
-If the policy is the one that was logged, the value is the mean of rewards in [0, 1], and the interval of section 13 can be held
-against the hedged capital interval of Waudby-Smith and Ramdas (2024, Theorem 3 with the predictable plug-in for a fixed n),
+If the policy is the one that was logged, the value is the mean of rewards in [0, 1], and intervals for this log (40), or for one
+population (22), can be held against the hedged capital interval of Waudby-Smith and Ramdas (2024, Theorem 3 with the predictable
+plug-in for a fixed n),
 
     { m : max( K+_n(m), K-_n(m) ) / 2 < 1/alpha },    K±_n(m) = prod_i ( 1 ± λ±_i(m) (X_i - m) ),
     λ+_i(m) = min( λ_i, c/m ),  λ-_i(m) = min( λ_i, c/(1 - m) ),  λ_i = sqrt( 2 log(2/alpha) / (n s^2_{i-1}) ),  c = 1/2,
@@ -17,7 +18,9 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 if not __package__:  # run as a script: this folder must not be searched, or numba takes coverage.py for another one
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -40,7 +43,7 @@ WORLDS: dict[str, tuple[float, Callable[[np.random.Generator, int], FloatArray]]
 }
 
 
-def ours(values: FloatArray) -> tuple[float, float]:
+def ours(values: FloatArray, population: Any = None) -> tuple[float, float]:
     """One action, taken with probability 1 by both policies."""
     count = len(values)
     log = bondic.Transitions.one_step(
@@ -52,7 +55,7 @@ def ours(values: FloatArray) -> tuple[float, float]:
     problem = bondic.make_problem(
         log,
         bondic.UniformPolicy(1),
-        bondic.InitialStates.from_log(log),
+        population=population,
         gamma=0.0,
         reward_range=(0.0, 1.0),
         accept=None,
@@ -87,7 +90,8 @@ def bernstein(values: FloatArray) -> tuple[float, float]:
 
 
 METHODS = {
-    "`Propensities()`, every n at once": ours,
+    "`Propensities()`, this log, any means": ours,
+    "`population='iid'`, every n at once": partial(ours, population="iid"),
     "hedged capital, one n": hedged,
     "empirical Bernstein (Maurer, Pontil), one n": bernstein,
     "Hoeffding, one n": hoeffding,
@@ -123,8 +127,9 @@ def main() -> int:
         "",
         "Where the policy is the one that was logged, every ratio is 1 and `Propensities` bounds a plain "
         f"mean of rewards in [0, 1]. Mean length and misses of {options.logs} samples, level 95 %. *Hedged capital* is the "
-        f"interval of Waudby-Smith and Ramdas (2024) with their plug-in rates, on a grid of {GRID} means. Ours is what "
-        "all times up to n have in common, which is why it can be the shortest. Written by",
+        f"interval of Waudby-Smith and Ramdas (2024) with their plug-in rates, on a grid of {GRID} means. For one "
+        "population ours is what all times up to n have in common, which is why it can be the shortest; over this log every "
+        "value may have a mean of its own. Written by",
         "",
         "```sh",
         "python experiments/betting_numbers.py --page out/betting-numbers.md  # part of make experiments",

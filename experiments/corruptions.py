@@ -80,9 +80,7 @@ def run_unseen(name: str, seeds: int) -> Line:
         policy = bondic.UniformPolicy(int(log.actions.max()) + 2)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bondic.ValidityWarning)
-            problem = bondic.make_problem(
-                log, policy, bondic.InitialStates.from_log(log), gamma=0.9, reward_range=(-1e3, 1e3)
-            )
+            problem = bondic.make_problem(log, policy, gamma=0.9, reward_range=(-1e3, 1e3))
         warned += any("never took" in doubt for doubt in problem.validity_notes)
     return Line(UNSEEN, name, 0, warned, seeds)
 

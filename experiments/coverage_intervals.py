@@ -126,6 +126,7 @@ def tabular_question(
     values = np.sum(mdp.target * table[0], axis=1)
     truth = float(mdp.initial_probs @ values)
     seen = truth if initial is None else float(np.mean(values[initial.observations[:, 0].astype(int)]))
+    truth = seen if start == "this log" else truth
     ball = b.Ball(TABLE, TABULAR_FACTOR * float(np.linalg.norm(table)))
     if fitted:
         ball = _fitted_ball(mdp, log, problem)
@@ -134,8 +135,8 @@ def tabular_question(
 
 
 def _initial(rng: Generator, mdp: TabularMDP, log: b.Transitions, start: str) -> b.InitialStates | None:
-    if start == "from log":
-        return b.InitialStates.from_log(log)
+    if start in ("this log", "from log"):
+        return b.InitialStates.from_log(log, population=None if start == "this log" else "iid")
     if start == "sample":
         states = rng.choice(len(mdp.initial_probs), 400, p=mdp.initial_probs)
         return b.InitialStates.sample(states[:, None].astype(np.float64))
@@ -312,7 +313,8 @@ INTERVALS = {
         lambda rng: tabular_question(rng, EPISODIC, behavior="adaptive", horizon=HORIZON)
     ),
     "tabular, starts sampled": _trial(lambda rng: tabular_question(rng, ENDING, start="sample")),
-    "tabular, starts from the log": _trial(lambda rng: tabular_question(rng, ENDING, start="from log")),
+    "tabular, starts of this log": _trial(lambda rng: tabular_question(rng, ENDING, start="this log")),
+    "tabular, starts from the log, a population": _trial(lambda rng: tabular_question(rng, ENDING, start="from log")),
     "tabular, center fitted on the log": _trial(lambda rng: tabular_question(rng, TABULAR, fitted=True)),
     "continuous actions, adaptive": _trial(continuous_question),
     "coin": coin_trial,

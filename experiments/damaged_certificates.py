@@ -95,7 +95,7 @@ def good_certificates() -> list[Good]:
     )
     terms: dict[str, Any] = {"gamma": 0.3, "reward_range": mdp.reward_range}
     question = bondic.make_problem(log, policy, initial, **terms)
-    timed = bondic.make_problem(log, policy, bondic.InitialStates.from_log(log), **terms, horizon=8)
+    timed = bondic.make_problem(log, policy, **terms, horizon=8)
     value = bondic.Gaussian(0.5) * Dirac() + Constant(1.0)
     center = KernelFunction(Constant(1.0), question.layout, question.whole().logged[:1], np.array([[0.2, 0.0]]))
     fixed = Instruments(bondic.Gaussian(1.0) * Dirac() + Constant(0.5))

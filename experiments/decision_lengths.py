@@ -35,20 +35,17 @@ from experiments.decision_peers import (
     normal,
     paired_values,
     problem_of,
-    right,
     shown,
-    tree,
     two_intervals,
 )
 from experiments.decision_worlds import WORLDS, Pair
-from experiments.defaults_cells import one_step_log
+from experiments.defaults_cells import one_step_log, truth_about
 from experiments.defaults_problems_bandits import CAMPAIGNS, OBP_ABSENT, SETS, campaign, labeled_data, shares_policy
 from scipy import stats
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 from bondic.decisions.difference import difference_interval
-from bondic.decisions.learned import mixture_of
 from bondic.policies.learned import LearnedPolicy
 
 ROWS = 1000
@@ -67,16 +64,15 @@ class Row:
     logs: int
 
 
-def compared(
-    problem: Any, other: Any | None, rng: np.random.Generator, method: Any = None
-) -> list[tuple[float, float]]:
-    """Paired, two intervals, normal, bootstrap; the last two where the log has propensities."""
-    paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA, method=method)
-    found = [shown(paired), two_intervals(problem, other, method)]
+def compared(pair: Pair, rng: np.random.Generator) -> tuple[list[tuple[float, float]], float]:
+    """Paired, two intervals, normal, bootstrap, the last two where the log has propensities; and what the first two are about."""
+    problem, other = pair.problem, pair.other
+    paired = difference_interval(problem, "today" if other is None else other, alpha=ALPHA, method=pair.method)
+    found = [shown(paired), two_intervals(problem, other, pair.method)]
     if problem.log.behavior_action_probs is None:
-        return [*found, *[(math.nan, math.nan)] * 2]
+        return [*found, *[(math.nan, math.nan)] * 2], pair.asked(paired)
     values = paired_values(problem, other)
-    return [*found, normal(values), bootstrap(values, rng)]
+    return [*found, normal(values), bootstrap(values, rng)], pair.asked(paired)
 
 
 def measured(name: str, make: Callable[[np.random.Generator], Pair], logs: int, seed: int) -> Row:
@@ -85,9 +81,10 @@ def measured(name: str, make: Callable[[np.random.Generator], Pair], logs: int, 
     for t in range(logs):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode()), t])
         pair = make(rng)
-        ends = np.array(compared(pair.problem, pair.other, rng, pair.method))
+        found, asked = compared(pair, rng)
+        ends, truths = np.array(found), np.array([asked, asked, pair.truth, pair.truth])
         lengths.append(ends[:, 1] - ends[:, 0])
-        misses += ~((ends[:, 0] <= pair.truth) & (pair.truth <= ends[:, 1]))
+        misses += ~((ends[:, 0] <= truths) & (truths <= ends[:, 1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no propensities, no length
         means = np.nanmean(lengths, axis=0)
@@ -96,17 +93,18 @@ def measured(name: str, make: Callable[[np.random.Generator], Pair], logs: int, 
 
 def classified(name: str, today: bool, rng: np.random.Generator) -> Pair:
     """A tree of 15 leaves against one of 5, or against the behavior."""
-    log, features, labels, fit, behavior = decisions(name, rng)
-    first, second = (tree(fit, leaves, behavior.shape[1]) for leaves in (15, 5))
-    own = behavior[np.arange(len(labels)), labels].mean() if today else right(second, features, labels)
-    return Pair(problem_of(log, first), None if today else second, right(first, features, labels) - float(own))
+    made = decisions(name, rng)
+    first, second = (made.tree(leaves) for leaves in (15, 5))
+    own = made.behavior[np.arange(len(made.labels)), made.labels] if today else made.right(second)
+    gains = made.right(first) - own
+    return Pair(problem_of(made.log, first), None if today else second, made.over(gains), own=gains[made.drawn])
 
 
 def shop(name: str) -> Row:
     """The random policy made the log: Thompson sampling against today."""
     data = campaign(name)
     log = one_step_log(data.contexts, data.items, data.clicks, propensities=data.propensities)
-    found = compared(problem_of(log, shares_policy(data.shares)), None, np.random.default_rng(0))
+    found, _ = compared(Pair(problem_of(log, shares_policy(data.shares)), None, math.nan), np.random.default_rng(0))
     return Row(f"Open Bandit, {name}", *(high - low for low, high in found), None, 1)
 
 
@@ -138,7 +136,7 @@ def weighted_tree(rows: Any) -> Any:
 
 
 def learned(name: str, logs: int, seed: int) -> list[Gain]:
-    """Learned and certified on one log; the true gain is a finite sum over the data that contexts are drawn from."""
+    """Learned and certified on one log; the true gain is over the contexts of the certified rows."""
     features, labels = labeled_data(name)
     actions, found = int(labels.max()) + 1, {way: list[tuple[float, float, bool]]() for way in WAYS}
     for t in range(logs):
@@ -151,16 +149,15 @@ def learned(name: str, logs: int, seed: int) -> list[Gain]:
         taken = np.sum(rng.random(2 * ROWS)[:, None] >= np.cumsum(behavior[drawn], axis=1)[:, :-1], axis=1)
         rewards = (taken == labels[drawn]).astype(float)
         log = one_step_log(features[drawn], taken, rewards, propensities=behavior[drawn, taken])
-        today = behavior[np.arange(len(labels)), labels].mean()
+        today, each = behavior[drawn, labels[drawn]], np.arange(2 * ROWS)
         for way, how in WAYS.items():
             learner = LearnedPolicy(weighted_tree, **how)  # type: ignore[arg-type]
             problem = bondic.make_problem(log, learner, gamma=0.0, reward_range=(0, 1), accept=None)
-            result = difference_interval(problem, alpha=ALPHA).with_question(problem)
-            mixture = mixture_of(result) if learner.blocks > 1 else ((1.0, problem.policy),)
-            right = (
-                share * one.action_probs(features)[np.arange(len(labels)), labels].mean() for share, one in mixture
-            )
-            true = float(sum(right) - today)
+            result = difference_interval(problem, alpha=ALPHA)
+            policies = getattr(problem.policy, "policies", (problem.policy,))
+            blocks = problem.policy.blocks(each) if learner.blocks > 1 else np.zeros(len(each), dtype=int)
+            right = np.array([one.action_probs(features[drawn])[each, labels[drawn]] for one in policies])
+            true = truth_about(result, right[blocks, each] - today)
             found[way].append((result.low, true, not result.low <= true <= result.high))
     gains = []
     for way, made in found.items():
@@ -175,7 +172,8 @@ _HEAD = """# Differences: how long they are
 Made by `python experiments/decision_lengths.py --page out/decision-lengths.md`. Mean lengths at alpha = {alpha}, misses in
 parentheses where the truth is known (a rejection is one). *Paired* is `evaluate_policy(..., against=...)`; *two intervals* has
 each policy at half of alpha (both finite-sample). *Normal* and *bootstrap* are those of the mean of (ρ¹ − ρ²) r (asymptotic),
-where the log has propensities. How often these and others are wrong: [what one would use instead](decision-peers.md).
+where the log has propensities. Ours are judged over the contexts of the log, the others over the population. How often
+these and others are wrong: [what one would use instead](decision-peers.md).
 
 | log | logs | paired | two intervals | factor | normal | bootstrap |
 |---|---:|---:|---:|---:|---:|---:|
@@ -185,7 +183,7 @@ where the log has propensities. How often these and others are wrong: [what one 
 _LEARNED = """
 ## Learned and certified on one log
 
-2 000 logged decisions, contexts drawn from the whole set. A decision tree of 15 leaves is learned from the rewarded rows, each
+2 000 logged decisions. A decision tree of 15 leaves is learned from the rewarded rows, each
 weighed by one over its propensity (`LearnedPolicy`), once or again before each block, and compared with today's policy on rows
 that it has not seen. *Proved* is the mean lower end at alpha = {alpha}, *true* the mean true gain of what it is about: the
 policy, or the mixture.

@@ -20,6 +20,7 @@ import types
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import product
@@ -32,6 +33,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments.coverage import write_atomically
 from experiments.coverage_checks import ALPHA, FALSE_ALARM, FloatArray
+from experiments.decision_worlds import Pair
 from experiments.decisions import answers, log_of
 from experiments.defaults_cells import one_step_log
 from experiments.defaults_problems_bandits import labeled_data
@@ -163,23 +165,51 @@ def obp_intervals(problem: Any, other: Any | None, rng: np.random.Generator) -> 
     return out
 
 
-def intervals(problem: Any, other: Any | None, rng: np.random.Generator) -> dict[str, Ends]:
+def intervals(pair: Pair, rng: np.random.Generator) -> dict[str, tuple[Ends, float]]:
+    """Ends, and the difference that they are about: ours in this log, those of others in the population."""
+    problem, other = pair.problem, pair.other
     ours = difference_interval(problem, "today" if other is None else other, alpha=ALPHA)
-    values = paired_values(problem, other)
+    values, own = paired_values(problem, other), pair.asked(ours)
+    others = {"normal": normal(values), "bootstrap": bootstrap(values, rng), **obp_intervals(problem, other, rng)}
     return {
-        "bondic, the difference": shown(ours),
-        "bondic, two intervals": two_intervals(problem, other),
-        "normal": normal(values),
-        "bootstrap": bootstrap(values, rng),
-        **obp_intervals(problem, other, rng),
+        "bondic, the difference": (shown(ours), own),
+        "bondic, two intervals": (two_intervals(problem, other), own),
+        **{name: (ends, pair.truth) for name, ends in others.items()},
     }
 
 
 # --- worlds -----------------------------------------------------------------------------------------------
 
 
-def decisions(name: str, rng: np.random.Generator, rows: int = 1000) -> tuple[Any, FloatArray, Any, Any, FloatArray]:
-    """A classification set as a log: the log, the population's features and labels, rows to fit on, and the behavior there."""
+@dataclass(frozen=True, eq=False)
+class Classified:
+    """A classification set, and a log of it: half to fit on, the rest is the population that contexts are drawn from."""
+
+    log: Any
+    features: FloatArray
+    labels: Any
+    behavior: FloatArray  # its probabilities at every row of the set
+    fit: Any  # rows to fit on
+    rest: Any  # rows of the population
+    drawn: Any  # those that the log has
+
+    def tree(self, leaves: int, rows: Any = None, seed: int = 0) -> Any:
+        mine = self.fit if rows is None else self.fit[rows]
+        grown = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=seed)
+        grown.fit(self.features[mine], self.labels[mine])
+        return bondic.DeterministicPolicy(grown.predict, n_actions=self.behavior.shape[1])
+
+    def right(self, policy: Any) -> FloatArray:
+        """What a policy earns at every row of the set."""
+        return np.asarray(policy.action_probs(self.features)[np.arange(len(self.labels)), self.labels])
+
+    def over(self, values: FloatArray) -> float:
+        """The mean in the population."""
+        return float(values[self.rest].mean())
+
+
+def decisions(name: str, rng: np.random.Generator, rows: int = 1000) -> Classified:
+    """Behavior: half uniform, half softmax of a random linear score."""
     features, labels = labeled_data(name)
     actions, order = int(labels.max()) + 1, rng.permutation(len(labels))
     fit, rest = order[: len(order) // 2], order[len(order) // 2 :]
@@ -191,49 +221,41 @@ def decisions(name: str, rng: np.random.Generator, rows: int = 1000) -> tuple[An
     taken = np.sum(rng.random(rows)[:, None] >= np.cumsum(behavior[drawn], axis=1)[:, :-1], axis=1)
     rewards = (taken == labels[drawn]).astype(float)
     log = one_step_log(features[drawn], taken, rewards, propensities=behavior[drawn, taken])
-    return log, features[rest], labels[rest], (features[fit], labels[fit]), behavior[rest]
+    return Classified(log, features, labels, behavior, fit, rest, drawn)
 
 
 def problem_of(log: Any, policy: Any, reward_range: Ends = (0.0, 1.0)) -> Any:
     return bondic.make_problem(log, policy, gamma=0.0, reward_range=reward_range, accept=None)
 
 
-def tree(fit: Any, leaves: int, actions: int, seed: int = 0) -> Any:
-    grown = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=seed).fit(*fit)
-    return bondic.DeterministicPolicy(grown.predict, n_actions=actions)
-
-
-def right(policy: Any, features: FloatArray, labels: Any) -> float:
-    return float(policy.action_probs(features)[np.arange(len(labels)), labels].mean())
-
-
-def two_trees(name: str, rng: np.random.Generator) -> tuple[Any, Any, float]:
+def two_trees(name: str, rng: np.random.Generator) -> Pair:
     """A tree of 15 leaves against one of 5."""
-    log, features, labels, fit, behavior = decisions(name, rng)
-    first, second = (tree(fit, leaves, behavior.shape[1]) for leaves in (15, 5))
-    return problem_of(log, first), second, right(first, features, labels) - right(second, features, labels)
+    made = decisions(name, rng)
+    first, second = (made.tree(leaves) for leaves in (15, 5))
+    gains = made.right(first) - made.right(second)
+    return Pair(problem_of(made.log, first), second, made.over(gains), own=gains[made.drawn])
 
 
-def needle(rng: np.random.Generator) -> tuple[Any, Any, float]:
+def needle(rng: np.random.Generator) -> Pair:
     """The first action pays 0.004 for sure, the second 1 once in a hundred times: it is the better one, and most logs of 300 rows
     hold one or two such rewards, or none."""
     actions = rng.integers(0, 2, 300)
     rewards = np.where(actions == 0, 0.004, rng.random(300) < 0.01)
     log = log_of(np.zeros(300), actions, rewards, np.full(300, 0.5))
     first, second = (bondic.CallablePolicy(answers(np.eye(2)[[k]])) for k in (0, 1))
-    return problem_of(log, first), second, 0.004 - 0.01
+    return Pair(problem_of(log, first), second, 0.004 - 0.01)
 
 
-def large_ratios(rng: np.random.Generator) -> tuple[Any, Any, float]:
+def large_ratios(rng: np.random.Generator) -> Pair:
     """The new policy does what the log did once in two hundred rows."""
     actions = (rng.random(300) < 0.005).astype(int)
     rewards = rng.random(300) < np.where(actions == 1, 0.8, 0.5)
     log = log_of(np.zeros(300), actions, rewards, np.where(actions == 1, 0.005, 0.995))
     first, second = (bondic.CallablePolicy(answers(np.eye(2)[[k]])) for k in (1, 0))
-    return problem_of(log, first), second, 0.3
+    return Pair(problem_of(log, first), second, 0.3)
 
 
-DIFFERENCES: dict[str, Callable[[np.random.Generator], tuple[Any, Any, float]]] = {
+DIFFERENCES: dict[str, Callable[[np.random.Generator], Pair]] = {
     **{name: partial(two_trees, name) for name in ("digits", "breast_cancer", "wine")},
     "a rare large reward": needle,
     "large ratios": large_ratios,
@@ -243,46 +265,51 @@ DIFFERENCES: dict[str, Callable[[np.random.Generator], tuple[Any, Any, float]]] 
 # --- choices ----------------------------------------------------------------------------------------------
 
 
-def grown_trees(name: str, rng: np.random.Generator) -> tuple[dict[str, Any], Any, FloatArray]:
+Choices = tuple[dict[str, Any], Any, FloatArray, FloatArray]
+"""Problems, the incumbent, and each one's gain over it: in the population, and at each row of the log."""
+
+
+def grown_trees(name: str, rng: np.random.Generator) -> Choices:
     """Twenty trees, each grown on a random third of the data, against one of the same size grown on another third."""
-    log, features, labels, (inputs, targets), behavior = decisions(name, rng)
-    third, grown = len(targets) // 3, []
-    for k in range(POLICIES + 1):
-        mine = rng.permutation(len(targets))[:third]
-        grown.append(tree((inputs[mine], targets[mine]), 10, behavior.shape[1], k))
-    values = np.array([right(one, features, labels) for one in grown])
-    problems = {str(k): problem_of(log, one) for k, one in enumerate(grown[1:])}
-    return problems, grown[0], values[1:] - values[0]
+    made = decisions(name, rng)
+    grown = [made.tree(10, rng.permutation(len(made.fit))[: len(made.fit) // 3], k) for k in range(POLICIES + 1)]
+    values = np.array([made.right(one) for one in grown])
+    problems = {str(k): problem_of(made.log, one) for k, one in enumerate(grown[1:])}
+    gains = values[1:] - values[0]
+    return problems, grown[0], gains[:, made.rest].mean(axis=1), gains[:, made.drawn]
 
 
-def rare_rewards(rng: np.random.Generator) -> tuple[dict[str, Any], Any, FloatArray]:
+def rare_rewards(rng: np.random.Generator) -> Choices:
     """Sixty situations, rewards in three of a hundred rows at most, twenty tables at random: half of them are worse than one."""
     situations, actions = rng.integers(0, 60, 300), rng.integers(0, 2, 300)
     means = 0.03 * rng.random((60, 2))
     log = log_of(situations, actions, rng.random(300) < means[situations, actions], np.full(300, 0.5))
     tables = np.eye(2)[rng.integers(0, 2, (POLICIES + 1, 60))]
-    values = (tables * means).sum(axis=2).mean(axis=1)
+    values = (tables * means).sum(axis=2)
+    gains = values[1:] - values[0]
     policies = [bondic.CallablePolicy(answers(table)) for table in tables]
-    return {str(k): problem_of(log, one) for k, one in enumerate(policies[1:])}, policies[0], values[1:] - values[0]
+    problems = {str(k): problem_of(log, one) for k, one in enumerate(policies[1:])}
+    return problems, policies[0], gains.mean(axis=1), gains[:, situations]
 
 
-CHOICES: dict[str, Callable[[np.random.Generator], tuple[dict[str, Any], Any, FloatArray]]] = {
+CHOICES: dict[str, Callable[[np.random.Generator], Choices]] = {
     **{name: partial(grown_trees, name) for name in ("digits", "breast_cancer", "wine")},
     "rare rewards": rare_rewards,
 }
 
 
-def chosen(problems: dict[str, Any], incumbent: Any) -> dict[str, str | None]:
-    """The policy that each rule takes; None: it keeps the incumbent."""
+def chosen(problems: dict[str, Any], incumbent: Any) -> dict[str, tuple[str | None, tuple[int, int] | None]]:
+    """The policy that each rule takes, None: it keeps the incumbent; and the rows that this is about, None: the population."""
     gains = {name: paired_values(one, incumbent) for name, one in problems.items()}
     best = max(gains, key=lambda name: gains[name].mean())
     ends = {name: normal(values, 2 * ALPHA)[0] for name, values in gains.items()}
     surest = max(ends, key=lambda name: ends[name])
+    ours = choose_policy(problems, incumbent, alpha=ALPHA)
     return {
-        "bondic, choose": choose_policy(problems, incumbent, alpha=ALPHA).chosen,
-        "largest estimate": best,
-        "largest estimate, if above the incumbent's": best if gains[best].mean() > 0 else None,
-        "largest normal lower end": surest if ends[surest] > 0 else None,
+        "bondic, choose": (ours.chosen, next(iter(ours.results.values())).rows),
+        "largest estimate": (best, None),
+        "largest estimate, if above the incumbent's": (best if gains[best].mean() > 0 else None, None),
+        "largest normal lower end": (surest if ends[surest] > 0 else None, None),
     }
 
 
@@ -294,8 +321,7 @@ def counted(world: str, logs: int, seed: int) -> tuple[Counter[str], dict[str, f
     misses, lengths = Counter[str](), defaultdict[str, list[float]](list)
     for t in range(logs):
         rng = np.random.default_rng([seed, zlib.crc32(world.encode()), t])
-        problem, other, truth = DIFFERENCES[world](rng)
-        for name, (low, high) in intervals(problem, other, rng).items():
+        for name, ((low, high), truth) in intervals(DIFFERENCES[world](rng), rng).items():
             misses[name] += not low - 1e-12 <= truth <= high + 1e-12
             lengths[name].append(high - low)
     return misses, {name: float(np.nanmean(each)) for name, each in lengths.items()}
@@ -306,8 +332,9 @@ def taken(world: str, logs: int, seed: int) -> tuple[Counter[str], Counter[str],
     took, worse, gain = Counter[str](), Counter[str](), Counter[str]()
     for t in range(logs):
         rng = np.random.default_rng([seed, zlib.crc32(f"choice {world}".encode()), t])
-        problems, incumbent, gains = CHOICES[world](rng)
-        for name, choice in chosen(problems, incumbent).items():
+        problems, incumbent, population, own = CHOICES[world](rng)
+        for name, (choice, rows) in chosen(problems, incumbent).items():
+            gains = population if rows is None else own[:, slice(*rows)].mean(axis=1)
             mine = 0.0 if choice is None else float(gains[int(choice)])
             took[name] += choice is not None
             worse[name] += mine < 0
@@ -320,7 +347,8 @@ _HEAD = """# Decisions: what one would use instead
 Made by `python experiments/decision_peers.py --page out/decision-peers.md`: {logs} logs a column, alpha = {alpha}, exact truths.
 1 000 rows of classification sets as logs; 300 rows of worlds that are made to break what holds for long logs only. An interval
 that is called 90 % may miss in about {most} of {logs} logs; {many} or more are too many for chance (probability 1e-4).
-A rejection counts as a miss.
+A rejection counts as a miss. Answers of bondic are about the contexts of the log, and are judged there; the others about the
+population that contexts are drawn from.
 
 ## Intervals of a difference: misses, and mean lengths
 

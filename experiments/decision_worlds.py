@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from experiments.defaults_cells import FloatArray
+from experiments.defaults_cells import FloatArray, at_starts, truth_about
 from experiments.defaults_problems_gym import ABSENT, TABLES, gym_table, table_cell
 from scripts.make_demo_log import LEVELS, machine
 
@@ -23,12 +23,17 @@ from bondic_lab.worlds.tabular import TabularMDP
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A problem, the policy that it is compared with (None: today's), and the true difference."""
+    """A problem, the policy that it is compared with (None: today's), and the true difference: of the population, of the log."""
 
     problem: Any
     other: Any
     truth: float
     method: Any = None  # None: the default
+    own: FloatArray | None = None  # at each row, see `truth_about`; None: starts are stated, or all alike
+
+    def asked(self, result: bondic.Result) -> float:
+        """What an answer of ours is about."""
+        return truth_about(result, self.truth if self.own is None else self.own)
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -40,14 +45,15 @@ KNOWN = {"FrozenLake": (0.0, 1.0), "Taxi": (-100.0, 20.0)}
 def gym_pair(name: str, rng: np.random.Generator) -> Pair:
     """Nine tenths of the best policy against eight tenths; one half made the log."""
     identifier, settings, gamma, rewards, _, _ = TABLES[name]
-    table, start = gym_table(identifier, **settings)
+    table, _ = gym_table(identifier, **settings)
     best = table.greedy(gamma)
     other = 0.8 * best + 0.2 / best.shape[1]
     trial = table_cell(name, rng)
-    second = float(start @ np.sum(other * table.q_values(other, gamma), axis=1))
+    second = np.sum(other * table.q_values(other, gamma), axis=1)
     stated: dict[str, Any] = {"value_range": KNOWN.get(name), "accept": None}
     problem = bondic.make_problem(trial.log, trial.policy, trial.initial, gamma=gamma, reward_range=rewards, **stated)
-    return Pair(problem, bondic.TablePolicy(other), trial.truth - second)
+    own = np.asarray(trial.truth) - at_starts(trial.log, second)
+    return Pair(problem, bondic.TablePolicy(other), float(np.nanmean(own)), own=own)
 
 
 def random_table(states: int, actions: int, gamma: float, rows: int, rng: np.random.Generator) -> Pair:
@@ -155,18 +161,20 @@ def sent_before(people: pd.DataFrame) -> FloatArray:
     return 0.5 / len(OFFERS) + 0.5 * raised / raised.sum(axis=1, keepdims=True)
 
 
-def marketing_log(rng: np.random.Generator, rows: int = MAILED) -> pd.DataFrame:
+def marketing_log(rng: np.random.Generator, rows: int = MAILED) -> tuple[pd.DataFrame, Any]:
+    """With the places of its customers in the list."""
     people, profit = customers()
     drawn = rng.integers(0, CUSTOMERS, rows)
     seen, chances = people.iloc[drawn].reset_index(drop=True), sent_before(people)[drawn]
     taken = np.sum(rng.random(rows)[:, None] >= np.cumsum(chances, axis=1)[:, :-1], axis=1)
     margin, cost = margins(seen), COSTS[taken]
     bought = rng.random(rows) < (profit[drawn, taken] + cost) / margin
-    return seen.assign(
+    log = seen.assign(
         offer=np.array(OFFERS)[taken],
         profit=np.where(bought, margin, 0.0) - cost,
         propensity=chances[np.arange(rows), taken],
     )
+    return log, drawn
 
 
 def read_back(states: FloatArray) -> pd.DataFrame:
@@ -184,14 +192,16 @@ def marketing_pair(today: bool, rng: np.random.Generator) -> Pair:
     """A targeted policy against the same one without calls, or against today's."""
     people, profit = customers()
     rules = [partial(targeted, calls=True), sent_before if today else partial(targeted, calls=False)]
-    first, second = (float((rule(people) * profit).sum(axis=1).mean()) for rule in rules)
+    first, second = ((rule(people) * profit).sum(axis=1) for rule in rules)
+    log, drawn = marketing_log(rng)
     policies = [bondic.CallablePolicy(lambda states, rule=rule: rule(read_back(states))) for rule in rules]
     names = {"actions": "offer", "rewards": "profit", "behavior_action_probs": "propensity"}
     problem = bondic.make_problem(
-        marketing_log(rng), policies[0], gamma=0.0, reward_range=(-0.1, 1.0), one_step=True, actions=OFFERS, accept=None,
+        log, policies[0], gamma=0.0, reward_range=(-0.1, 1.0), one_step=True, actions=OFFERS, accept=None,
         columns={"observations": ["segment", "region", "age", "days_since", "spend"], **names},
     )  # fmt: skip
-    return Pair(problem, None if today else policies[1], first - second)
+    gains = first - second
+    return Pair(problem, None if today else policies[1], float(gains.mean()), own=gains[drawn])
 
 
 WORLDS: dict[str, tuple[Callable[[np.random.Generator], Pair], float]] = {

@@ -28,6 +28,7 @@ import numpy as np
 from experiments import cases
 from experiments.coverage_checks import Check, FloatArray, Role, Tally, missed
 from experiments.decision_cells import sharp
+from experiments.defaults_cells import truth_about
 
 import bondic
 from bondic.core.cells.allowance import NOTHING_ALLOWED
@@ -56,8 +57,9 @@ BEHAVIOR = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.45, 0.45, 0.1]])
 NULLS = 30
 
 
-def value(table: FloatArray) -> float:
-    return float((table * MEANS).sum(axis=1).mean())
+def value(table: FloatArray, log: Any) -> FloatArray:
+    """Of a policy at each row."""
+    return np.asarray((table * MEANS).sum(axis=1)[log.observations[:, 0].astype(np.int64)])
 
 
 def answers(table: FloatArray) -> Callable[[FloatArray], FloatArray]:
@@ -89,9 +91,10 @@ def part(log: bondic.Transitions, rows: slice) -> bondic.Transitions:
     return bondic.Transitions(**{name: column[rows] for name, column in log.columns().items() if column is not None})
 
 
-def judged(name: str, result: Any, truth: float, alpha: float, role: Role = "claim") -> Check:
+def judged(name: str, result: Any, truth: float | FloatArray, alpha: float, role: Role = "claim") -> Check:
+    """`truth` is a number, or one for each row of the log."""
     length = (result.high - result.low) / result.value_range.width
-    return Check(f"{name}, alpha {alpha:g}", missed(result, truth), role, alpha, length=length)
+    return Check(f"{name}, alpha {alpha:g}", missed(result, truth_about(result, truth)), role, alpha, length=length)
 
 
 # --- cases ----------------------------------------------------------------------------------------------
@@ -105,25 +108,23 @@ def one_step(rng: np.random.Generator) -> list[Check]:
     for alpha in LEVELS:
         for name, method in (("weighted", Propensities()), ("doubly robust", Propensities(max_ratio=cap))):
             apart = difference_interval(problem, answers(OLD), alpha=alpha, method=method)
-            found.append(judged(f"two policies, {name}", apart, value(NEW) - value(OLD), alpha))
+            found.append(judged(f"two policies, {name}", apart, value(NEW, log) - value(OLD, log), alpha))
             today = difference_interval(problem, alpha=alpha, method=method)
-            situations = log.observations[today.rows[0] :, 0].astype(int)
-            truth = float(((NEW - BEHAVIOR) * MEANS).sum(axis=1)[situations].mean())
-            found.append(judged(f"today, {name}", today, truth, alpha))
+            found.append(judged(f"today, {name}", today, value(NEW - BEHAVIOR, log), alpha))
     return found
 
 
 def no_range(rng: np.random.Generator) -> list[Check]:
     """TV_i B is left out, as if the second policy's rewards were counted from r_lo as well."""
     log = drawn(rng, 4000)
-    problem = problem_of(log, NEW)
+    problem = problem_of(log, NEW, population="iid")
     proof = difference_interval(problem, answers(OLD), method=Propensities(model=None)).proof
     units = proof.columns(question_of((problem, other_rows(problem, answers(OLD)))))  # type: ignore[union-attr]
     (right,) = units.free_estimators(1.0)
     claims = {}
     for name, estimator in (("right", right), ("wrong", replace(right, values=right.values - right.floors))):
         claims[name] = LowerEnd(units, (estimator,), proof.strategy, False, len(log), 0.05).population(())  # type: ignore[union-attr]
-    truth = value(NEW) - value(OLD)
+    truth = float(((NEW - OLD) * MEANS).sum(axis=1).mean())
     return [
         Check("lower end", claims["right"].bound > truth, level=0.05),
         Check("lower end with the range of one value", claims["wrong"].bound > truth, "control", 0.05),
@@ -148,22 +149,25 @@ def learning(rng: np.random.Generator) -> list[Check]:
     found = []
     for alpha in LEVELS:
         result = difference_interval(problem_of(log, NEW), alpha=alpha)
-        found.append(judged("today, over the certified rows", result, float(np.mean(worth[result.rows[0] :])), alpha))
+        found.append(judged("today, over the certified rows", result, np.array(worth), alpha))
     return found
 
 
 def looks(rng: np.random.Generator) -> list[Check]:
-    """The log grows, and is looked at after every thirtieth row: the worst of all looks."""
+    """The log grows, and is looked at after every thirtieth row: the worst of all looks, each about its own rows."""
     log, found = drawn(rng, 600), list[Check]()
-    truth, ends = value(NEW) - value(OLD), range(120, 601, 30)
+    truths, ends = value(NEW, log) - value(OLD, log), range(150, 601, 30)
     for alpha in LEVELS:
         results = (
             difference_interval(
-                problem_of(part(log, slice(stop)), NEW), answers(OLD), alpha=alpha, method=Propensities(planned=600)
+                problem_of(part(log, slice(stop)), NEW),
+                answers(OLD),
+                alpha=alpha,
+                method=Propensities(planned_rows=600),
             )
             for stop in ends
         )
-        wrong = any(missed(one, truth) for one in results)
+        wrong = any(missed(one, truth_about(one, truths)) for one in results)
         found.append(Check(f"all looks with a planned length, alpha {alpha:g}", wrong, level=alpha))
     return found
 
@@ -191,7 +195,8 @@ def replanned(rng: np.random.Generator) -> list[Check]:
     """The same coin without a planned length: each of fifty looks has an end of its own at alpha, made for its own rows."""
     log = drawn(rng, 3000, FAIR, FAIR)
     problems = [
-        problem_of(part(log, slice(int(stop))), FAIR) for stop in np.unique(np.geomspace(10, 3000, 50).astype(int))
+        problem_of(part(log, slice(int(stop))), FAIR, population="iid")
+        for stop in np.unique(np.geomspace(10, 3000, 50).astype(int))
     ]
     found, method = list[Check](), Propensities(side="lower")
     for alpha in LEVELS:
@@ -282,7 +287,7 @@ def paid_most(rows: Any, cells: int = 3, actions: int = ACTIONS) -> FloatArray:
 
 
 def prequential(rng: np.random.Generator) -> list[Check]:
-    """A policy for every block, learned on all rows before it: the mixture, over these contexts and over all."""
+    """A policy for every block, learned on all rows before it: the mixture over these contexts."""
     log, found = drawn(rng, ROWS), list[Check]()
     kinds = {"mixture": LearnedPolicy(lambda rows: answers(paid_most(rows)), 0.1, 6)}
     kinds["first half"] = LearnedPolicy(lambda rows: answers(paid_most(rows)), 0.5)
@@ -290,18 +295,15 @@ def prequential(rng: np.random.Generator) -> list[Check]:
         problem = bondic.make_problem(log, learner, gamma=0.0, reward_range=(0.0, 1.0), accept=None)
         for alpha in LEVELS:
             today = difference_interval(problem, alpha=alpha).with_question(problem)
-            rows, states = np.arange(*today.rows), np.arange(3.0)[:, None]
+            rows, states = np.arange(len(log)), np.arange(3.0)[:, None]
             policies = getattr(problem.policy, "policies", (problem.policy,))
             worth = np.array([((one.action_probs(states) - BEHAVIOR) * MEANS).sum(axis=1) for one in policies])
             blocks = problem.policy.blocks(rows) if kind == "mixture" else np.zeros(rows.size, dtype=int)
-            here = float(worth[blocks, log.observations[rows, 0].astype(int)].mean())
-            found.append(judged(f"{kind}, these contexts", today, here, alpha))
-            found.append(judged(f"{kind}, all contexts", today, float(worth.mean(axis=1)[blocks].mean()), alpha))
+            here = worth[blocks, log.observations[:, 0].astype(int)]
+            found.append(judged(f"{kind}, today", today, here, alpha))
             if kind == "mixture":
-                means = worth + (BEHAVIOR * MEANS).sum(axis=1)
                 alone = bondic.estimate_interval(problem, alpha=alpha)
-                assert alone.rows == today.rows
-                found.append(judged("mixture, its value", alone, float(means.mean(axis=1)[blocks].mean()), alpha))
+                found.append(judged("mixture, its value", alone, here + value(BEHAVIOR, log), alpha))
     return found
 
 
@@ -337,18 +339,18 @@ def together(rng: np.random.Generator) -> list[Check]:
     problems = {name: problem_of(log, table) for name, table in tables.items()}
     for alpha in LEVELS:
         ranking = rank_policies(problems, alpha=alpha)
-        situations = log.observations[next(iter(ranking.differences.values())).rows[0] :, 0].astype(int)
-        truths = {name: ((table - BEHAVIOR) * MEANS).sum(axis=1)[situations].mean() for name, table in tables.items()}
-        wrong = any(missed(one, float(truths[name])) for name, one in ranking.differences.items())
+        gains = {name: value(table - BEHAVIOR, log) for name, table in tables.items()}
+        wrong = any(missed(one, truth_about(one, gains[name])) for name, one in ranking.differences.items())
         found.append(Check(f"all ten hold, alpha {alpha:g}", wrong, level=alpha))
     return found
 
 
 def gates(rng: np.random.Generator) -> list[Check]:
-    """A requirement at the truth, a hair above it and a hair below it: approval and refusal are errors."""
-    log, truth, found = drawn(rng, ROWS), value(NEW), list[Check]()
+    """A requirement at the truth of this log, a hair above it and a hair below it: approval and refusal are errors."""
+    log, found = drawn(rng, ROWS), list[Check]()
     problem, hair = problem_of(log, NEW), 1e-9
     for alpha in LEVELS:
+        truth = truth_about(gate(problem, above=0.0, alpha=alpha).result, value(NEW, log))
         passed = gate(problem, above=truth + hair, alpha=alpha).verdict == "approve"
         refused = gate(problem, above=truth - hair, alpha=alpha).verdict == "refuse"
         found.append(Check(f"approved wrongly, alpha {alpha:g}", passed, level=alpha))
@@ -466,6 +468,7 @@ def subgroups(rng: np.random.Generator) -> list[Check]:
         own, today = Propensities().run(problem, alpha, None), difference_interval(problem, alpha=alpha)
         found.append(Check(f"all eight values, alpha {alpha:g}", wrong(own, values), level=alpha))
         found.append(Check(f"all eight gains, alpha {alpha:g}", wrong(today, gains), level=alpha))
+    problem = problem_of(log, second, population="iid")  # equal shares
     each = wrong(Propensities().run(problem, STORES * 0.1, None), values)
     found.append(Check("at alpha each, alpha 0.1", each, "control", 0.1))
     return found

@@ -58,7 +58,7 @@ def page(data: dict[str, Any]) -> str:
         "a rejection: every log satisfies what was stated. *Rejected* means that the tool gave no interval because the log "
         "contradicts its assumptions; *trivial* means that the log added nothing, and such a run cannot miss: the others are "
         "called informative. Length is the mean length as a share of what was known without the log. *Method* is the "
-        "one that the default picked; none of them assumes anything about q\\*. Seconds are those of one call. p is "
+        "one that the default picked; none of them assumes anything about q\\*. Seconds are processor seconds of one call. p is "
         f"P( Bin(runs, α) ≥ misses ), corrected by Holm's method over all cells; a cell below {LEVEL:g} is called violated.",
         "",
         "| cell | rows | γ | value | misses | rejected | trivial | length | method | seconds | p | |",

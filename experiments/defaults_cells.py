@@ -18,22 +18,35 @@ EXACT = 1e-9
 """Relative rounding that is granted to a truth computed in closed form or by a linear solve."""
 
 
+def truth_about(result: bondic.Result, values: float | FloatArray) -> float:
+    """The number that an answer is about: `values` itself, or their mean over the decisions (episodes) of the answer.
+
+    `values` has one entry for each row of the log, NaN where no episode begins. Propensities answer for the certified rows, cells
+    for all starts of the log.
+    """
+    own = np.atleast_1d(values)
+    return float(np.nanmean(own[slice(*result.rows)] if own.size > 1 and result.method == "propensities" else own))
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One log, the question, and the true value up to `error`: a miss by less does not count."""
+    """One log, the question, and the true value up to `error`: a miss by less does not count.
+
+    Where no starts are stated, `truth` is the policy's value from each row's own start, see `truth_about`.
+    """
 
     log: bondic.Transitions
     policy: Any
     gamma: float
     reward_range: tuple[float, float]
-    truth: float
+    truth: float | FloatArray
     error: float = 0.0
     initial: bondic.InitialStates | None = None
     statements: dict[str, Any] = field(default_factory=dict)  # further keywords of evaluate_policy
 
     @property
     def slack(self) -> float:
-        return self.error + EXACT * max(1.0, abs(self.truth))
+        return self.error + EXACT * max(1.0, float(np.nanmax(np.abs(self.truth))))
 
     def evaluate(self, alpha: float) -> bondic.Result:
         """What a user would type: nothing but the question."""
@@ -184,8 +197,7 @@ def table_trial(
     longest: int,
     rng: np.random.Generator,
 ) -> Trial:
-    """Whole numbers in one column, as people have them; `start` are the probabilities of the first state."""
-    places = np.flatnonzero(start > 0)
+    """Whole numbers in one column, as people have them; `start` are the probabilities of the first state, which nobody states."""
     recorder = Recorder(lambda n, r: r.choice(len(start), (n, 1), p=start).astype(np.float64), longest)
     log = recorder.log(
         lambda states, share, r: draw_actions(behavior(share), states, r),
@@ -194,12 +206,10 @@ def table_trial(
         streams=max(1, rows // (5 * longest)),
         rng=rng,
     )
-    q = table.q_values(target, gamma)
-    return Trial(
-        log,
-        bondic.TablePolicy(target),
-        gamma,
-        reward_range,
-        float(start @ np.sum(target * q, axis=1)),
-        initial=bondic.InitialStates.exact(places[:, None].astype(np.float64), start[places]),
-    )
+    values = np.sum(target * table.q_values(target, gamma), axis=1)
+    return Trial(log, bondic.TablePolicy(target), gamma, reward_range, at_starts(log, values))
+
+
+def at_starts(log: bondic.Transitions, values: FloatArray) -> FloatArray:
+    """Values of states at the first row of every episode, NaN at the others."""
+    return np.where(log.timesteps == 0, values[log.observations[:, 0].astype(np.int64)], np.nan)

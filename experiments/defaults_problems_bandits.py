@@ -1,7 +1,7 @@
 """One-step logs from published data: scikit-learn's classification sets, and the sample of Open Bandit.
 
 The population is a finite list of rows with known labels (or click rates), contexts are drawn from it with replacement:
-the value of a policy is a finite sum.
+the value of a policy is a finite sum, over the population or over the contexts of a log.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ class LoggedLabels:
     def rewards(self) -> FloatArray:
         return (self.actions == self.labels).astype(np.float64)
 
+    @property
+    def right(self) -> FloatArray:
+        """What the policy earns at each row of the log."""
+        return (self.policy.action_probs(self.features).argmax(axis=1) == self.labels).astype(np.float64)
+
 
 def logged_labels(features: FloatArray, labels: IntArray, rng: np.random.Generator, rows: int) -> LoggedLabels:
     """Half of the data fit the target, the other half is the population; r = 1 if the action is the label.
@@ -94,14 +99,14 @@ def logged_labels(features: FloatArray, labels: IntArray, rng: np.random.Generat
 def classification_trial(
     features: FloatArray, labels: IntArray, rng: np.random.Generator, *, rows: int, known_contexts: bool
 ) -> Trial:
-    """`known_contexts` gives d_0 as the list of the population; otherwise the contexts in the log have to do."""
+    """`known_contexts` states the list of the population; otherwise the value is over the contexts of the log."""
     data = logged_labels(features, labels, rng, rows)
     return Trial(
         one_step_log(data.features, data.actions, data.rewards),
         data.policy,
         0.0,
         (0.0, 1.0),
-        data.truth,
+        data.truth if known_contexts else data.right,
         initial=bondic.InitialStates.exact(data.population) if known_contexts else None,
     )
 
@@ -189,7 +194,7 @@ def open_bandit_trial(data: Campaign, rng: np.random.Generator) -> Trial:
         shares_policy(data.shares),
         0.0,
         (0.0, 1.0),
-        float(values[data.contexts[:, -1].astype(np.int64)].mean()),
+        values[contexts[:, -1].astype(np.int64)],
     )
 
 
@@ -217,11 +222,11 @@ def bandit_cells() -> dict[str, Cell]:
     for name in (*SETS, *LATER):
         words = (
             f"scikit-learn's {name} as a log of {ROWS} one-step decisions, reward 1 for the right label; target: a "
-            "decision tree with 15 leaves fitted on the other half; contexts of the log are its initial states"
+            "decision tree with 15 leaves fitted on the other half; over the contexts of the log"
         )
         cells[name] = Cell(words, partial(classification_cell, name, ROWS, False), missing=SKLEARN_ABSENT)
         cells[f"{name}, contexts known"] = Cell(
-            "the same, with the list of the population's contexts as d_0",
+            "the same, with the list of the population's contexts stated",
             partial(classification_cell, name, ROWS, True),
             missing=SKLEARN_ABSENT,
         )
@@ -229,7 +234,7 @@ def bandit_cells() -> dict[str, Cell]:
         words = (
             f"Open Bandit, campaign {name}: {LOGGED} contexts of the random log drawn again (one-hot user features and position, "
             "no affinities), items at random with their probabilities in the log, clicks with each item's pooled rate; target: "
-            "item shares of Thompson sampling by position; exact for this population"
+            "item shares of Thompson sampling by position; exact for the positions of the log"
         )
         cells[f"Open Bandit {name}"] = Cell(words, partial(open_bandit_cell, name, None), missing=OBP_ABSENT)
         cells[f"Open Bandit {name}, {FEW} items"] = Cell(

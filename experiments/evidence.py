@@ -4,7 +4,8 @@
 
 Logs are those of the experiments (`defaults_problems_*`, `number_worlds*`, `real_logs`, `tables`), drawn again from seeds. Every
 log is one call of `evaluate_policy` with log, policy, γ, reward range and, where a user has them, starts. The page keeps its
-words; the table between its marks is replaced. Runs are stored in the file of --out, so that a stopped run continues.
+words; the table between its marks is replaced. Runs are stored in the file of --out, so that a stopped run continues, and
+--render writes the table of what is stored there.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments.coverage import write_atomically
 from experiments.defaults import all_cells
-from experiments.defaults_cells import Cell, Trial
+from experiments.defaults_cells import Cell, Trial, at_starts
 from experiments.defaults_judge import ALPHA, Row, not_run
-from experiments.defaults_runs import run
+from experiments.defaults_runs import code_digest, read_rows, run
 from experiments.medical_table import BEST, GAMMA, NEAR, policy, world
 from experiments.number_worlds import number_worlds
 from experiments.real_logs import labels
@@ -69,16 +70,16 @@ BROKEN = r"threshold in the state|needle|ids as (integers|random)|checkerboard|s
 
 
 def medical(kind: str, stays: int, logged: bool, rng: np.random.Generator) -> Trial:
-    """700 states, 25 treatments, about 12 decisions a stay; with the doctors' probabilities, or with a list of starts."""
+    """700 states, 25 treatments, about 12 decisions a stay; with the doctors' probabilities and no starts, or the reverse."""
     table, log = policy(kind), world().log(stays, int(rng.integers(2**31)))
-    starts = bondic.InitialStates.exact(world().starts[:, None].astype(float))
+    starts, values = world().starts, world().values(table)
     return Trial(
         log if logged else replace(log, behavior_action_probs=None),
         bondic.TablePolicy(table),
         GAMMA,
         (0.0, 1.0),
-        world().value(table),
-        initial=None if logged else starts,
+        at_starts(log, values) if logged else float(values[starts].mean()),
+        initial=None if logged else bondic.InitialStates.exact(starts[:, None].astype(float)),
         statements={"value_range": (0.0, 1.0)},
     )
 
@@ -191,7 +192,7 @@ def _short(seconds: float) -> str:
 
 def table(kinds: list[tuple[Kind, list[Row]]]) -> str:
     head = (
-        "| kind of log | logs | misses | informative | usual length | method | seconds |\n"
+        "| kind of log | logs | misses | informative | usual length | method | processor seconds |\n"
         "|---|---:|---:|---:|---:|---|---:|"
     )
     good, bad = ([line(kind, rows) for kind, rows in kinds if kind.useful is useful] for useful in (True, False))
@@ -217,6 +218,7 @@ def parsed(arguments: list[str] | None) -> Any:
     parser.add_argument("--limit", type=float, default=300.0)
     parser.add_argument("--out", type=Path, default=Path("out/evidence.json"))
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--render", action="store_true", help="run nothing")
     return parser.parse_args(arguments)
 
 
@@ -225,11 +227,12 @@ def main(arguments: list[str] | None = None) -> int:
     everything = {name: cell for name, cell in cells().items() if cell.judged and not not_run(cell)}
     kinds = [kind for kind in KINDS if re.search(given.kinds, kind.words)]
     members = {kind: [name for name in everything if re.fullmatch(kind.pattern, name)] for kind in kinds}
-    rows = []
-    for slow, seeds in ((False, given.seeds), (True, max(1, given.seeds // 4))):
+    rows = read_rows(given.out, code_digest()) if given.render else []
+    for slow, seeds in () if given.render else ((False, given.seeds), (True, max(1, given.seeds // 4))):
         names = [name for kind, found in members.items() for name in found if kind.slow is slow]
         rows += run(cells, names, seeds=seeds, jobs=given.jobs, limit=given.limit, out=given.out)
-    text = table([(kind, [row for row in rows if row["cell"] in found]) for kind, found in members.items() if found])
+    own = {kind: [row for row in rows if row["cell"] in found] for kind, found in members.items()}
+    text = table([(kind, found) for kind, found in own.items() if found])
     print(text)
     if given.page:
         write_atomically(given.page, MARKS.sub(lambda _: text, given.page.read_text()))

@@ -4,7 +4,7 @@
         [--out out/propensity-coverage.json] [--page out/propensity-coverage.md]
 
 Controls are made wrong on purpose, and the same test must catch them: propensities that are not those of the behavior, a bound
-of the ratios taken from the log, half of the log term, rates that see their own row.
+of the ratios taken from the log, half of the log term, rates that see their own row, a population stated where the world drifts.
 Exit status 1 when a statement is not as expected. Log t of a case is made from (seed, name of the case, t).
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,11 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments import cases
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed
+from experiments.defaults_cells import truth_about
+from experiments.this_log import WORLDS, one, one_step_log
 
 import bondic
-from bondic.core.propensities.betting import BettingProcess, Strategy, plug_in_rates
+from bondic.core.propensities.betting import BettingProcess, LogProcess, Strategy, plug_in_rates, this_log_end
 from bondic.core.propensities.wealth import lower_end
 from bondic.methods.propensities import Propensities
 
@@ -34,7 +35,7 @@ ACTIONS = 3
 MEANS = np.array([[0.1, 0.5, 0.8], [0.7, 0.3, 0.2]])  # of rewards 0 or 1 in two situations
 TARGET = np.array([[0.1, 0.2, 0.7], [0.8, 0.1, 0.1]])
 BEHAVIOR = np.array([[0.5, 0.3, 0.2], [0.3, 0.3, 0.4]])
-VALUE = float((TARGET * MEANS).sum(axis=1).mean())
+VALUES = (TARGET * MEANS).sum(axis=1)  # of the policy in each situation; both are equally likely
 LARGEST = float((TARGET / BEHAVIOR).max())
 
 
@@ -74,16 +75,20 @@ def judged(
     name: str,
     log: Any,
     method: Propensities,
-    value: float | Callable[[Any], float] = VALUE,
+    value: float | FloatArray = VALUES,
     role: Any = "claim",
     **stated: Any,
 ) -> Check:
-    """One interval: whether it holds the value."""
+    """One interval: whether it holds the mean value over the certified rows, or in the population that is stated.
+
+    A value for each situation is that of the rows with this situation.
+    """
     stated = {"gamma": 0.0, "reward_range": (0.0, 1.0), "policy": Fixed(TARGET)} | stated
-    problem = bondic.make_problem(log, stated.pop("policy"), bondic.InitialStates.from_log(log), accept=None, **stated)
+    problem = bondic.make_problem(log, stated.pop("policy"), accept=None, **stated)
     result = bondic.estimate_interval(problem, alpha=ALPHA, method=method)
-    truth = value(result) if callable(value) else value
-    failed = missed(result, truth)
+    if np.ndim(value) and len(value) != len(log):
+        value = value.mean() if stated.get("population") else value[log.observations[:, 0].astype(np.int64)]
+    failed = missed(result, truth_about(result, value))
     return Check(name, failed, role, length=(result.high - result.low) / result.value_range.width)
 
 
@@ -92,11 +97,6 @@ def judged(
 
 def single(rng: np.random.Generator) -> list[Check]:
     log = drawn(rng, ROWS)
-
-    def over_contexts(result: Any) -> float:
-        situations = log.observations[result.rows[0] :, 0].astype(np.int64)
-        return float((TARGET * MEANS).sum(axis=1)[situations].mean())
-
     wrong = BEHAVIOR.copy()
     wrong[0], wrong[1] = (0.6, 0.3, 0.1), (0.15, 0.45, 0.4)  # good actions are written down as rarer than they were
     misstated = drawn(rng, ROWS, stated=wrong)
@@ -104,13 +104,8 @@ def single(rng: np.random.Generator) -> list[Check]:
     return [
         judged("weighted rewards", log, Propensities()),
         judged("doubly robust", log, Propensities(max_ratio=LARGEST)),
-        judged("over these contexts", log, Propensities(value="contexts"), over_contexts),
-        judged(
-            "over these contexts, doubly robust",
-            log,
-            Propensities(value="contexts", max_ratio=LARGEST),
-            over_contexts,
-        ),
+        judged("a population, weighted rewards", log, Propensities(), population="iid"),
+        judged("a population, doubly robust", log, Propensities(max_ratio=LARGEST), population="iid"),
         judged("propensities off by Γ, which is stated", misstated, Propensities(gamma_sensitivity=factor)),
         judged("propensities off by Γ, not stated, lower end", misstated, Propensities(side="lower"), role="control"),
     ]
@@ -171,11 +166,21 @@ def clicks(rng: np.random.Generator) -> list[Check]:
     situations, actions = rng.integers(0, 2, rows), rng.integers(0, OFFERS, rows)
     rewards = rng.random(rows) < means[situations, actions]
     log = decisions(situations, actions, rewards, np.full(rows, 1 / OFFERS))
-    value, policy = float((target * means).sum(axis=1).mean()), Fixed(target)
+    value, policy = (target * means).sum(axis=1), Fixed(target)
     return [
         judged("weighted rewards", log, Propensities(), value, policy=policy),
         judged("doubly robust", log, Propensities(min_propensity=1 / OFFERS), value, policy=policy),
     ]
+
+
+def drifting(rng: np.random.Generator) -> list[Check]:
+    """Logs of `experiments/this_log.py`, in worlds that stand still and that do not."""
+    found, asked = list[Check](), {"policy": one}
+    for world, role in (("stands still", "claim"), ("drifts .5 to .2", "control")):
+        log, values = one_step_log(WORLDS[world], int(rng.integers(2**31)))
+        found.append(judged(f"this log, {world}", log, Propensities(), values, **asked))
+        found.append(judged(f"a population, {world}", log, Propensities(), values, role, population="iid", **asked))
+    return found
 
 
 GOES_ON, STEPS = 0.7, 4
@@ -233,9 +238,23 @@ def fair_coins(rng: np.random.Generator) -> list[Check]:
     ]
 
 
-JUMP = 1.0 + (1.0 / TAIL - 1.0) / float(np.mean([most for _, most in BETS]))
+LEFT = TAIL - min(1e-3, TAIL / 50)
+"""What the check of the propensities leaves to the end."""
+JUMP = 1.0 + (1.0 / LEFT - 1.0) / float(np.mean([most for _, most in BETS]))
 """ρ r / J of the one outcome that lets the wealth reach 1/δ after a single row: both bets are at their largest share."""
 JUMP_RATE = 1.0 / (JUMP * (1 + 1e-6))
+
+
+LARGE = 1e4
+"""A rate at which (40) is nearly sharp for one value from above 0."""
+
+
+def log_jump(level: float, rng: np.random.Generator) -> tuple[bool, float]:
+    """Whether the lower end (40) misses the mean 1 of one value that is 0 or 1/p, and p, with which it does."""
+    chance = LARGE / ((1.0 + LARGE) / level - 1.0) / (1 + 1e-6)
+    process = LogProcess(LARGE, 0.99, 1.0)
+    process.bet(np.array([(rng.random() < chance) / chance]), np.zeros(1), np.zeros(1))
+    return this_log_end([process], 1 / chance, level) > 1.0, chance
 
 
 def one_jump(rng: np.random.Generator) -> list[Check]:
@@ -246,13 +265,19 @@ def one_jump(rng: np.random.Generator) -> list[Check]:
     problem = bondic.make_problem(
         log,
         Fixed(np.array([[0.5, 0.5]])),
-        bondic.InitialStates.from_log(log),
+        population="iid",
         gamma=0.0,
         reward_range=(0.0, 1.0),
         accept=None,
     )
     result = bondic.estimate_interval(problem, alpha=TAIL, method=Propensities(side="lower"))
-    return [Check("lower end, exact rate known", result.low > 0.5, level=TAIL, rate=chance)]
+    sharp, rate = log_jump(TAIL, rng)
+    wrong, _ = log_jump(math.sqrt(TAIL), rng)
+    return [
+        Check("lower end, exact rate known", result.low > 0.5, level=TAIL, rate=chance),
+        Check("lower end of this log, exact rate known", sharp, level=TAIL, rate=rate),
+        Check("half of the log term, this log", wrong, "control", TAIL),
+    ]
 
 
 CASES: cases.Cases = {
@@ -260,6 +285,7 @@ CASES: cases.Cases = {
     "adaptive behavior": (adaptive, 1.0),
     "rare large ratios": (rare, 1.0),
     "clicks": (clicks, 1.0),
+    "drift": (drifting, 0.25),
     "episodes": (episodes, 1.0),
     "fair coins": (fair_coins, 1.0),
     "one jump": (one_jump, 1.0),
@@ -291,9 +317,10 @@ the value, or a rejection. A *claim* is violated if its failures have probabilit
 | adaptive behavior | it takes what paid best so far, and explores with probability 0.1 |
 | rare large ratios | 100 rows; the target takes half of the time what the behavior takes once in 200 rows: a ratio of 100 |
 | clicks | 20 offers shown at random, about one click in 40 rows |
+| drift | 4000 rows in worlds that stand still and that do not; over this log, and over a population that somebody states |
 | episodes | of at most four recorded steps; the behavior depends on the last reward of the episode before |
 | fair coins | 1000 values of mean ½, one end: what is sharp about Theorem 39 |
-| one jump | one row whose failure has a known probability, {share:.2f} of its level |
+| one jump | one row whose failure has a known probability, {share:.2f} of its level, nearly all of it over this log |
 
 """
 _COLUMNS = ("case", "statement", "role", "failed", "level", "exact rate", "length", "verdict")

@@ -61,9 +61,9 @@ class Decisions:
 # --- methods --------------------------------------------------------------------------------------------
 
 
-def interval_of(data: Decisions, method: Any) -> Interval:
+def interval_of(data: Decisions, method: Any, population: Any = None) -> Interval:
     found = bondic.evaluate_policy(
-        data.log, data.policy, gamma=0.0, reward_range=(0.0, 1.0), alpha=ALPHA, method=method
+        data.log, data.policy, gamma=0.0, reward_range=(0.0, 1.0), alpha=ALPHA, method=method, population=population
     )
     if found.status is bondic.Status.REJECTED:  # a miss: nothing lies between these ends
         return found.value_range.high, found.value_range.low, found.rows[0]
@@ -86,24 +86,28 @@ class Method:
     guarantee: str
     ends: Callable[[Decisions], Interval]
     role: Role = "claim"
-    value: str = "population"
+    population: bool = True  # or this log
 
 
-_EVERY, _FIXED = "at every number of rows", "at one number of rows, for independent rows"
+_LOG, _FIXED = "for this log", "at one number of rows, for independent rows"
+_EVERY = "at every number of rows, for a population that is stated"
 METHODS = {
-    "bets": Method("`Propensities()`", "nothing", _EVERY, lambda data: interval_of(data, Propensities())),
+    "bets": Method(
+        "`Propensities()`", "nothing", _LOG, lambda data: interval_of(data, Propensities()), population=False
+    ),
     "bets, least": Method(
-        "`Propensities(min_propensity=…)`", "least b", _EVERY,
+        "`Propensities(min_propensity=…)`", "least b", _LOG,
         lambda data: interval_of(data, Propensities(min_propensity=data.least)),
+        population=False,
     ),
     "bets, ratio": Method(
-        "`Propensities(max_ratio=…)`", "largest π/b", _EVERY,
+        "`Propensities(max_ratio=…)`", "largest π/b", _LOG,
         lambda data: interval_of(data, Propensities(max_ratio=data.largest)),
+        population=False,
     ),
-    "bets, contexts": Method(
-        '`Propensities(value="contexts", max_ratio=…)`', "largest π/b", f"{_EVERY}, over these contexts",
-        lambda data: interval_of(data, Propensities(value="contexts", max_ratio=data.largest)),
-        value="contexts",
+    "bets, population": Method(
+        '`Propensities(max_ratio=…)`, `population="iid"`', "largest π/b", _EVERY,
+        lambda data: interval_of(data, Propensities(max_ratio=data.largest), "iid"),
     ),
     "hcope": Method(
         "`hcope`: truncated weights, empirical Bernstein", "nothing", _FIXED,
@@ -117,7 +121,7 @@ METHODS = {
     ),
 }  # fmt: skip
 BERNSTEIN = ("hcope", "bernstein")
-BETS = ("bets", "bets, least", "bets, ratio", "bets, contexts")
+BETS = ("bets", "bets, least", "bets, ratio", "bets, population")
 
 
 # --- Open Bandit ----------------------------------------------------------------------------------------
@@ -165,13 +169,12 @@ def open_bandit(only: str) -> list[Measured]:
 def checks(name: str, rng: np.random.Generator) -> list[Check]:
     """One log, every method: whether it holds its own value."""
     data = logged_labels(*labeled_data(name), rng, ROWS)
-    right = data.policy.action_probs(data.features).argmax(axis=1) == data.labels
     log = one_step_log(data.features, data.actions, data.rewards, data.propensities)
     asked = Decisions(log, data.policy, data.least, 1 / data.least * WIDER)
     found = []
     for key, method in METHODS.items():
         low, high, first = method.ends(asked)
-        truth = float(right[first:].mean()) if method.value == "contexts" else data.truth
+        truth = data.truth if method.population else float(data.right[first:].mean())
         found.append(Check(key, not low <= truth <= high, method.role, length=max(high - low, 0.0)))
     return found
 

@@ -23,7 +23,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments.coverage import write_atomically
 from experiments.coverage_checks import missed
-from experiments.defaults_cells import Trial, one_step_log, table_trial
+from experiments.defaults_cells import Trial, one_step_log, table_trial, truth_about
 from experiments.defaults_problems_bandits import campaign, labeled_data, logged_labels, shares_policy
 from experiments.defaults_problems_gym import TABLES, gym_table, pole_cell
 
@@ -60,7 +60,7 @@ def shop(name: str, rng: np.random.Generator) -> Trial:
 def labels(name: str, rows: int, rng: np.random.Generator) -> Trial:
     data = logged_labels(*labeled_data(name), rng, rows)
     log = one_step_log(data.features, data.actions, data.rewards, data.propensities)
-    return Trial(log, data.policy, 0.0, (0.0, 1.0), data.truth)
+    return Trial(log, data.policy, 0.0, (0.0, 1.0), data.right)
 
 
 def maze(name: str, rows: int, known: tuple[float, float] | None, rng: np.random.Generator) -> Trial:
@@ -123,9 +123,10 @@ def line(example: Example, seed: int) -> str:
     seconds = time.perf_counter() - begun
     low, high = trial.statements.get("value_range") or _range(trial)
     share = (result.high - result.low) / (high - low)
-    held = not missed(result, trial.truth, trial.slack)
+    truth = truth_about(result, trial.truth)
+    held = not missed(result, truth, trial.slack)
     return (
-        f"| {example.name} | {example.source} | {example.estimand} | {trial.truth:.4g} ({example.truth}) | "
+        f"| {example.name} | {example.source} | {example.estimand} | {truth:.4g} ({example.truth}) | "
         f"[{result.low:.4g}, {result.high:.4g}]{'' if held else ' **missed**'} | {share:.1%} | {result.method}, "
         f"{_believed(result)} | {seconds:.0f} |"
     )

@@ -1,4 +1,4 @@
-"""What starts cost that are only a sample: the same log with its starts as an exact list, as a sample, and read off the log.
+"""What starts cost that are only a sample: an exact list, a sample, and the log's own as a list or as a sample.
 
     python experiments/sampled_starts.py [--only TEXT]
 
@@ -87,7 +87,8 @@ def lines(name: str) -> list[str]:
     kinds = {
         "exact list": bondic.InitialStates.exact(given),
         "sample": bondic.InitialStates.sample(given),
-        "the log's own": bondic.InitialStates.from_log(trial.log),
+        "this log's": bondic.InitialStates.from_log(trial.log),
+        "this log's, of a population": bondic.InitialStates.from_log(trial.log, population="iid"),
     }
     out = []
     for kind, initial in kinds.items():
@@ -98,7 +99,9 @@ def lines(name: str) -> list[str]:
         )  # fmt: skip
         width, starts = found.value_range.width, len(initial)
         part = max((sides.get("initial distribution", 0.0) for sides in found.terms().values()), default=0.0)
-        plain = 0.0 if kind == "exact list" else width * math.sqrt(math.log(2 / (START_SHARE * ALPHA)) / (2 * starts))
+        plain = (
+            0.0 if initial.kind != "sample" else width * math.sqrt(math.log(2 / (START_SHARE * ALPHA)) / (2 * starts))
+        )
         out.append(
             f"| {name} | {kind} | {starts} | [{found.low:.4g}, {found.high:.4g}] | {part:.3g} | {plain:.3g} | {width:.4g} "
             f"| {time.perf_counter() - began:.0f} |"

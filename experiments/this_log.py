@@ -1,9 +1,9 @@
 """Whether the default is right about the situations of a log, in worlds that stand still and in worlds that do not.
 
-Propensities are right, the truth is the policy's mean value over the certified rows (episodes). Counted are misses + rejections of
-the default and of `population="iid"` where nobody knows of a population (the control: it fails where the world moves), and
-misses of a bootstrap. Then: differences of two policies and to today's, gates and monitors on worlds that move, and misses among the
-shortest intervals of still logs, since a method whose short intervals are the wrong ones is not honest about them.
+Propensities are right, the truth is the policy's mean value over the certified rows (episodes). Counted are misses + rejections
+of the default and of `population="iid"` where nobody knows of a population (the control: it fails where the world moves), and
+misses of a bootstrap. Then: differences of two policies and to today's, gates and monitors on worlds that move, and misses among
+the shortest intervals of still logs, since a method whose short intervals are the wrong ones is not honest about them.
 
     python experiments/this_log.py --page out/this-log.md
 """
@@ -160,8 +160,8 @@ def decisions(trials: int) -> str:
         missed += wrong
         rejected += monitor.status is Status.REJECTED
     return (
-        f"Gates and monitors on {trials} logs that drift from .5 to .05: {approved} approvals of 'at least .45', {missed} monitors "
-        f"with a wrong update of four, {rejected} rejected."
+        f"Gates and monitors on {trials} logs that drift from .5 to .05: {approved} approvals of 'at least .45', {missed} "
+        f"monitors with a wrong update of four, {rejected} rejected."
     )
 
 

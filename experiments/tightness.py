@@ -25,7 +25,8 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 import numpy as np
 from experiments.coverage import write_atomically
 from experiments.coverage_checks import missed
-from experiments.defaults_problems_gym import TABLES, gym_table, table_trial
+from experiments.defaults_cells import table_trial, truth_about
+from experiments.defaults_problems_gym import TABLES, gym_table
 from scipy.stats import norm
 
 import bondic
@@ -101,6 +102,7 @@ def synthetic(value_range: tuple[float, float] = (-14.0, 4.8)) -> Case:
             reward_range=world.reward_range,
             accept=None,
             seed=seed,
+            population="iid" if own_starts else None,
             **statements,
         )
 
@@ -149,6 +151,7 @@ def table() -> Case:
             reward_range=(0.0, 1.0),
             may_terminate=False,
             accept=None,
+            population="iid" if own_starts else None,
         )
 
     occupied, now = np.zeros(8), start
@@ -211,10 +214,8 @@ def gym_rows(seed: int, rows: int = 100_000, gamma: float = 0.9) -> Iterator[dic
             rng=np.random.default_rng(seed),
         )
         begun = time.perf_counter()
-        problem = bondic.make_problem(
-            trial.log, trial.policy, trial.initial, gamma=gamma, reward_range=reward_range, **trial.statements
-        )
-        yield _row(name, rows, seed, bondic.estimate_interval(problem, alpha=ALPHA), trial.truth, begun, "default")
+        result = trial.evaluate(ALPHA)
+        yield _row(name, rows, seed, result, truth_about(result, trial.truth), begun, "default")
 
 
 def _row(case: str, rows: int, seed: int, result: Any, truth: float, begun: float, method: str) -> dict[str, Any]:

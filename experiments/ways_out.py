@@ -20,7 +20,9 @@ if not __package__:  # run as a script: this folder must not be searched, or num
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
+import numpy.typing as npt
 from experiments.coverage import write_atomically
+from experiments.defaults_cells import truth_about
 
 import bondic
 from bondic.advice.levers import next_steps
@@ -45,7 +47,7 @@ class Estimand:
 
     problem: Rows
     method: Any = None
-    truth: float = math.nan  # of the policy; nothing that follows advice looks at it
+    truth: float | npt.NDArray[np.float64] = math.nan  # see `truth_about`; nothing that follows advice looks at it
 
     def answer(self) -> bondic.Result:
         return bondic.estimate_interval(self.problem, method=self.method)
@@ -80,7 +82,8 @@ def table(states: int = 6, actions: int = 3, noise: float = 0.1, **fixed: Any) -
         log = _log(world.rollout(-(-rows // 20), 20, rng), ("behavior_action_probs",))
         places = np.arange(states, dtype=float)[:, None]
         exact = bondic.InitialStates.exact(places, world.initial_probs)
-        start = exact if given.pop("starts") == "exact" else bondic.InitialStates.from_log(log)
+        own = bondic.InitialStates.from_log(log, population="iid")
+        start = exact if given.pop("starts") == "exact" else own
         target = bondic.TablePolicy(world.target)
         method, stated = given.pop("method"), {"reward_range": world.reward_range, **given}
         return Estimand(
@@ -115,11 +118,9 @@ def decisions(**fixed: Any) -> Callable[..., Estimand]:
         )
         wanted = given["wanted"]
         policy = bondic.CallablePolicy(lambda s: np.tile([1 - wanted, wanted], (len(s), 1)))
-        start = bondic.InitialStates.from_log(log)
         stated = {"gamma": 0.0, "reward_range": given.get("reward_range", (0.0, 1.0))}
-        return Estimand(
-            bondic.make_problem(log, policy, start, accept=None, **stated), given["method"], 0.4 + 0.3 * wanted
-        )
+        worth = 0.3 + 0.1 * states + 0.3 * wanted
+        return Estimand(bondic.make_problem(log, policy, accept=None, **stated), given["method"], worth)
 
     return ask
 
@@ -158,7 +159,7 @@ def lake(**fixed: Any) -> Callable[..., Estimand]:
     chosen = np.array([0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0])
 
     def ask(**changed: Any) -> Estimand:
-        given = {"rows": 10_000, "gamma": 0.95, "starts": "log", "seed": 0, **fixed, **changed}
+        given = {"rows": 10_000, "gamma": 0.95, "seed": 0, **fixed, **changed}
         rng, rows, gamma = np.random.default_rng(given.pop("seed")), int(given.pop("rows")), given.pop("gamma")
         states, actions, nexts, ids = [], rng.integers(0, 4, rows), [], []
         state = episode = 0
@@ -176,12 +177,9 @@ def lake(**fixed: Any) -> Callable[..., Estimand]:
         for _ in range(500):
             ways = [to[(chosen + slip) % 4, places] for slip in (-1, 0, 1)]
             worth = np.where(over, 0.0, sum((way == 15) + gamma * worth[way] for way in ways) / 3)
-        start = (
-            bondic.InitialStates.from_log(log) if given.pop("starts") == "log" else bondic.InitialStates.exact([[0.0]])
-        )
         policy = bondic.TablePolicy(np.eye(4)[chosen])
         stated = {"reward_range": (0.0, 1.0), **given}
-        problem = bondic.make_problem(log, policy, start, gamma=gamma, accept=None, **stated)
+        problem = bondic.make_problem(log, policy, gamma=gamma, accept=None, **stated)
         return Estimand(problem, truth=float(worth[0]))
 
     return ask
@@ -281,8 +279,8 @@ CASES = (
     Case("table of 20 states, 1000 rows, γ = 0.9", table(20), "rows", _rows, _half_range),
     Case("table of 6 states, 2000 rows, γ = 0.95: wide", table(rows=2000, gamma=0.95), "rows", _rows, _half),
     Case("60 decisions, propensities", decisions(), "rows", _rows, _half),
-    Case("table, 2500 rows, γ = 0.9, starts of the log", table(rows=2500, starts="log"), "start", _to(starts="exact"), _shorter),
-    Case("table, 1500 rows, γ = 0.8, starts of the log", table(rows=1500, gamma=0.8, starts="log"), "start", _to(starts="exact"),
+    Case("table, 2500 rows, γ = 0.9, starts as draws", table(rows=2500, starts="drawn"), "start", _to(starts="exact"), _shorter),
+    Case("table, 1500 rows, γ = 0.8, starts as draws", table(rows=1500, gamma=0.8, starts="drawn"), "start", _to(starts="exact"),
          _shorter),
     Case("table, 1000 rows, γ = 0.8, rewards in [-10, 10] stated", table(gamma=0.8, reward_range=(-10.0, 10.0)), "range",
          _between("reward_range"), _expected, "reward_range="),
@@ -317,7 +315,7 @@ class Outcome:
     step: NextStep | None
     after: bondic.Result | None
     promised: float  # share of the value range before the way out was taken
-    truth: float = math.nan  # of the question that was asked then
+    truth: Any = math.nan  # of the question that was asked then
 
     @property
     def share(self) -> float:
@@ -331,7 +329,7 @@ class Outcome:
         assert self.after is not None
         if self.after.status is bondic.Status.REJECTED:
             return ""
-        return "yes" if self.after.low <= self.truth <= self.after.high else "**no**"
+        return "yes" if self.after.low <= truth_about(self.after, self.truth) <= self.after.high else "**no**"
 
     @property
     def kept(self) -> bool:

@@ -68,8 +68,7 @@ def offers(rows: int, actions: int) -> Rows:
         visitors, taken, clicks, np.zeros_like(visitors), np.ones(rows, dtype=bool), behavior_action_probs=shown[taken]
     )
     policy = bondic.CallablePolicy(lambda states: np.tile(wanted, (len(states), 1)))
-    start = bondic.InitialStates.from_log(log)
-    return bondic.make_problem(log, policy, start, gamma=0.0, reward_range=(0.0, 1.0))
+    return bondic.make_problem(log, policy, gamma=0.0, reward_range=(0.0, 1.0))
 
 
 TINY = bondic.Ball(bondic.Gaussian(1.0) * Dirac() + Constant(1.0), 1e-3)

@@ -14,7 +14,7 @@ import bondic
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import defaults, defaults_judge
-from experiments.defaults_cells import Cell, Trial
+from experiments.defaults_cells import Cell, Trial, truth_about
 
 
 def coin_trial(truth: float = 0.5) -> Trial:
@@ -47,6 +47,14 @@ def test_a_run_is_judged_by_its_truth():
     text = defaults.page(data)
     assert re.search(r"\| bad \|.*\*\*violated\*\*", text)
     assert "- x: obp not installed, cell not run." in text
+
+
+def test_without_stated_starts_the_truth_is_that_of_the_rows_an_answer_is_about():
+    log, values = replace(coin_trial().log, behavior_action_probs=np.ones(200)), np.arange(200.0)
+    for one, first in ((log, 40), (replace(log, behavior_action_probs=None), 0)):
+        result = replace(coin_trial(), log=one, initial=None).evaluate(0.1)
+        assert truth_about(result, values) == values[first:].mean()
+        assert truth_about(result, np.where(values % 2, np.nan, values)) == values[first::2].mean()
 
 
 def test_a_rejection_counts_as_a_miss_and_trivial_runs_are_no_evidence():

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experim
 
 from experiments.propensity_coverage import CASES, JUMP_RATE, TAIL, run_case
 
-LOGS = {"fair coins": 400, "one jump": 600}
+LOGS = {"fair coins": 400, "one jump": 600, "drift": 160}
 
 
 @cache
@@ -33,12 +33,19 @@ def test_every_mistake_has_a_control():
     caught = " ".join(
         row.statement for name in CASES for row in observed(name) if row.role == "control" and row.violated
     )
-    for mistake in ("not stated", "largest ratio of the log", "half of the log term", "own row"):
+    for mistake in (
+        "not stated",
+        "largest ratio of the log",
+        "half of the log term",
+        "own row",
+        "a population, drifts",
+    ):
         assert mistake in caught
 
 
 def test_the_sharp_case_is_within_a_factor_two_of_its_level():
-    (row,) = observed("one jump")
+    population, this_log, _ = observed("one jump")
     assert 0.5 * TAIL < JUMP_RATE < TAIL
-    assert row.fit > 1e-4
-    assert row.misses > 0
+    for row in (population, this_log):
+        assert row.fit > 1e-4
+        assert row.misses > 0

@@ -52,7 +52,7 @@ def test_every_method_says_what_it_holds_for_on_a_shop(shop):
     for key, (low, high) in found.intervals.items():
         assert 0 <= low <= shop <= high <= 1, key
     lengths = {key: high - low for key, (low, high) in found.intervals.items()}
-    assert max(lengths[key] for key in ("bets, ratio", "bets, contexts")) < min(lengths[key] for key in BERNSTEIN)
+    assert max(lengths[key] for key in ("bets, ratio", "bets, population")) < min(lengths[key] for key in BERNSTEIN)
 
 
 def test_logged_labels_know_the_probabilities_of_their_actions():

@@ -45,12 +45,12 @@ class MedicalTable:
         later = np.sum(self.shares * values[self.following], axis=2)
         return np.asarray(ENDS * self.alive[:, None] + GAMMA * (1 - ENDS) * later)
 
-    def value(self, policy: FloatArray) -> float:
-        """J* from the states of admission."""
+    def values(self, policy: FloatArray) -> FloatArray:
+        """V of every state, (S,)."""
         values = np.zeros(STATES)
         for _ in range(LAST):
             values = np.sum(policy * self.backup(values), axis=1)
-        return float(values[self.starts].mean())
+        return values
 
     def best(self, least: float = 0.0) -> FloatArray:
         """The best policy among treatments that doctors give with at least this probability, as a table of 0 and 1."""
