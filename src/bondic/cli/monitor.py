@@ -182,7 +182,8 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
         say(f"{monitor.status} (update {number}, {last.rows} rows)")
     else:
         running = interval_text(monitor.interval.low, monitor.interval.high)
-        say(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
+        over = " over the rows so far" if monitor.moving else ""
+        say(f"At {level} confidence, at all updates at once, the value of the policy{over} lies in {running}.")
     if options["quiet"]:
         return
     own = interval_text(last.low, last.high) if last.status != Status.REJECTED.name else "no interval"

@@ -204,6 +204,11 @@ class SequentialMonitor:
         return ConfidenceInterval(self.running.low, self.running.high)
 
     @property
+    def moving(self) -> bool:
+        """Whether every update is about the starts of the rows so far, and not about one value."""
+        return self._statements.moving
+
+    @property
     def status(self) -> Status:
         """Of `interval`."""
         return self.running.status
