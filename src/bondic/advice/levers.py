@@ -121,8 +121,9 @@ def _steps(result: Result, problem: Rows | None, no_rows: bool) -> tuple[NextSte
     situation = Situation(result, problem, no_rows)
     ruled = () if result.ruling is None else tuple(_ruled(result, result.ruling))
     if result.is_difference:
-        rejects = result.status is Status.REJECTED
-        return (*(ruled or _decision(result)), *_unsaid(result), *(() if rejects else bound_of_ratios(situation)))
+        if result.status is Status.REJECTED:
+            return tuple(rejected(situation))
+        return (*(ruled or _decision(result)), *_unsaid(result), *bound_of_ratios(situation))
     steps = {"sharp": _hints, "rejected": rejected}.get(situation.verdict, _ways_out)(situation)
     compared = ruled or (() if result.comparison is None else tuple(_decision(result.comparison)))
     found = [*_planned(situation), *steps]

@@ -16,7 +16,7 @@ from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensity_pilot import logged
 from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.table import NAME as TABLE
-from bondic.rendering import counted, three
+from bondic.rendering import counted, sentence, three
 from bondic.result import NextStep, Result
 
 SOME = 0.1
@@ -47,7 +47,8 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
         numbers={} if found is None else {"p_value": found.p_value},
     )
     if any(item.name == "propensities" for item in result.assumptions):
-        words = situation.problem.log.inspection.contradicted_propensities
+        found_by = sentence(result.choices.get("propensities", ""))
+        words = situation.problem.log.inspection.contradicted_propensities or (found_by and f"{found_by}.")
         if words:
             yield NextStep("rejected", words, loud=True)
     doubt = f" Begin with the warning about it: {result.warnings[0]}" if result.warnings else ""
