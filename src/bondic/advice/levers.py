@@ -38,6 +38,7 @@ from bondic.core.propensities.crossing import crossing
 from bondic.core.propensities.proof import PropensityProof
 from bondic.core.sequential.ends import RARE
 from bondic.core.terms import in_full
+from bondic.data.hygiene.course import MOVES
 from bondic.errors import command_words, python_words
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.rendering import counted, sentence, three
@@ -89,6 +90,7 @@ _DOMINANT = 0.4
 """Share of the length from which on one part is worth a word, however short the interval is."""
 _SHORT = 0.5
 """What promises less than this share of the length is said before what explains it."""
+_MOVED = ". That is about all rows together, and they differ over time: look at the latest ones before you decide"
 _FAR = 100.0
 """Nobody waits for so many times the rows."""
 _MAX_GROWTH = 1e6
@@ -108,6 +110,8 @@ def next_steps(
     out what quotes the least or largest value of a row; `command` names ways out as the command line does.
     """
     words, found = command_words if command else python_words, _steps(result, problem, no_rows)
+    if any(text.startswith(MOVES) for text in result.warnings):
+        found = tuple(replace(step, text=step.text + _MOVED) if step.kind == "decision" else step for step in found)
     return tuple(replace(step, text=words(step.text)) for step in found)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bondic.data.hygiene.consecutive import EpisodeIndex
     from bondic.data.transitions import Transitions
 
+MOVES = "The log does not stand still"
+"""How the warning about drift begins."""
 _EIGHTHS = 8
 _MOST = 256
 _FEWEST = 64
@@ -178,7 +180,7 @@ def _judged(found: Mapping[str, tuple[_Drift | None, bool]], units: str, count: 
     )
     yield Finding(
         "drift", "warn", count, -1,
-        f"The log does not stand still: {name} is {high} and {low} (eighths of the log: {bars(drift.means)}). "
+        f"{MOVES}: {name} is {high} and {low} (eighths of the log: {bars(drift.means)}). "
         f"{_BEHAVIOR if name.startswith('the share') else _WORLD}",
         "Check that rows are in the order of time; for a decision about tomorrow look at the latest rows by themselves.",
     )  # fmt: skip
