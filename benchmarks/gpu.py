@@ -98,7 +98,7 @@ def errors(device: str) -> None:
                 ("all at once", engine.own(term, points, columns, Serial())),
                 ("in four blocks", blocks(engine, term, points, columns, 1501)),
             ):
-                found = enclose([share], width, masses)
+                found = enclose(share, masses)
                 true = max(float(abs(f.mid - t)) / m for f, t, m in zip(found, truth, masses, strict=True))
                 radius = max(f.rad / m for f, m in zip(found, masses, strict=True))
                 if true > radius:

@@ -52,8 +52,8 @@ def test_single_precision_is_enclosed_and_charged_what_it_costs(dimension, far):
     points, columns = rng.normal(size=(700, dimension)) * far, rng.normal(size=(700, 2)) * [1.0, 1e-30]
     (term,) = normal_form(bondic.Gaussian(1.5 * far**0.5), Layout(dimension, False, 0, 1))
     masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
-    single = enclose([Cuda("float32", DEVICE).own(term, points, columns, Serial())], 2, masses)
-    exact = enclose([NumpyPairs().own(term, points, columns, Serial())], 2, masses)
+    single = enclose(Cuda("float32", DEVICE).own(term, points, columns, Serial()), masses)
+    exact = enclose(NumpyPairs().own(term, points, columns, Serial()), masses)
     for one, other, mass in zip(single, exact, masses, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
         assert 5 * U32 * mass <= one.rad <= 1e-4 * far * mass
