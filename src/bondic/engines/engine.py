@@ -13,7 +13,6 @@ from typing import Self
 import numpy as np
 
 from bondic.core.bounded import FloatArray
-from bondic.core.kernels.base import FeatureLeaf
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines.threads import Threads
@@ -100,9 +99,4 @@ class Engine(ABC):
     def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""
         del term, x, y, columns, executor
-        return None
-
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray | None:
-        """`leaf.features(x)` in another way, off by no more than `leaf.feature_error`; None: this engine has none."""
-        del leaf, x
         return None

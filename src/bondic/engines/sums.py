@@ -16,7 +16,7 @@ import numpy as np
 
 from bondic.core.bounded import Enclosure, FloatArray
 from bondic.core.errors import InvalidInput
-from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
+from bondic.core.kernels.base import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Charges, Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
@@ -187,14 +187,6 @@ class EngineSums(Sums):
             if found is not None:
                 return found
         raise _no_engine_error(term, self._engines())
-
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
-        """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
-        for engine in self._engines():
-            found = engine.features(leaf, x)
-            if found is not None:
-                return found
-        return leaf.features(x)
 
     def seconds(self, terms: tuple[Term, ...], count: int, points: FloatArray) -> float:
         """About how long one core needs for the sum over `count` different points, of which these are some."""

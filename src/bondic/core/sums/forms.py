@@ -31,7 +31,7 @@ from bondic.core.bounded import (
     upper_sum,
 )
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
+from bondic.core.kernels.base import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.measure import Measure, RowMeasures, Source, check_finite, merge_points
 
@@ -187,10 +187,6 @@ class Sums(ABC):
             underflow = (y.shape[0] + 16) * max(1.0, size) * max(1.0, largest) * TINY
             error += column_mass * (max(value_error, part.error) + size * roundings) + underflow
         return values, inflate(error * (1 + (len(terms) + 2) * U))
-
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
-        """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
-        return leaf.features(x)
 
     def in_order(self, task: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """task(item) for every item, in their order; an implementation may work ahead."""
