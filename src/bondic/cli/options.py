@@ -18,7 +18,7 @@ Decorator = Callable[[Any], Any]
 
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-ENGINES = ("auto", "pairs", "reference", "cuda", "cuda32")
+ENGINES = ("auto", "pairs", "reference", "cuda")
 """Those of bondic.core.sums.standard."""
 
 

@@ -125,9 +125,9 @@ class _FeatureSum(Serializable):
         return Share(totals, float(self._error + self._size * summation))
 
 
-EngineName = Literal["auto", "pairs", "reference", "cuda", "cuda32"]
+EngineName = Literal["auto", "pairs", "reference", "cuda"]
 """How sums over pairs are made: `auto` and `pairs` by compiled code, `reference` from the definition, slow; `cuda` on a GPU
-(extra cuda), `cuda32` with the larger certified error of float32.
+(extra cuda).
 """
 
 
@@ -142,10 +142,10 @@ def named_engines(name: str) -> tuple[Engine, ...]:
     check_name(name)
     if name == "reference":
         return (Constants(), Features(), NumpyPairs())
-    if name in ("cuda", "cuda32"):
+    if name == "cuda":
         from bondic.engines.cuda import Cuda  # needs torch, and nothing that is compiled here
 
-        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), NumpyPairs())
+        return (Constants(), Features(), Cuda(), NumpyPairs())
     if name == "auto" and not _compiles():
         return _without_numba()
     from bondic.engines.products import Pairs
