@@ -98,20 +98,18 @@ class EngineCase:
 
     engine: ClassVar[Engine]
 
-    def survey(self, points, columns, *, whole=True, groups=2, executor=Serial(), count=None):  # noqa: B008
-        known = columns if whole else None
-        return Survey(len(points) if count is None else count, points, known, groups, 2, executor)
+    def survey(self, points, *, whole=True, executor=Serial(), count=None):  # noqa: B008
+        return Survey(len(points) if count is None else count, points, 2, executor, whole)
 
     def can(self, *, whole=True):
         """Products of leaves that the engine says it can do; sets are large enough for any plan."""
-        rng = np.random.default_rng(0)
-        points, columns = _points(rng, 3000), rng.normal(size=(3000, 2))
-        survey = self.survey(points, columns, whole=whole, count=10**6)
+        points = _points(np.random.default_rng(0), 3000)
+        survey = self.survey(points, whole=whole, count=10**6)
         return [names for names in PRODUCTS if self.engine.cost(make_term(names)[0], survey) is not None]
 
     def sums(self, term, points, columns, *, cuts=1, batches=1, send=None, **known):
         """One enclosure per column; points in `cuts` forks of `batches` batches each, made by `send` if it is given."""
-        survey = self.survey(points, columns, **known)
+        survey = self.survey(points, **known)
         if self.engine.cost(term, survey) is None:
             return None
         partial = self.engine.begin(term, survey)
@@ -196,7 +194,7 @@ class EngineCase:
         points, nobody = _points(rng, 2000), np.zeros((0, 2))
         for names in self.can(whole=whole):
             term, _ = make_term(names)
-            survey = self.survey(points, np.ones((2000, 2)), whole=whole, count=10**6)
+            survey = self.survey(points, whole=whole, count=10**6)
             if self.engine.cost(term, survey) is None:
                 continue
             partial = self.engine.begin(term, survey)
@@ -239,7 +237,7 @@ class EngineCase:
         sums = EngineSums((self.engine,), Serial())
         for names in self.can():
             term, _ = make_term(names)
-            survey = self.survey(points, weights[0], groups=1)
+            survey = self.survey(points)
             if self.engine.cost(term, survey) is None:
                 continue
             (right,) = sums.squares((term,), Measure(points, weights))

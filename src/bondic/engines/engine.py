@@ -20,19 +20,14 @@ from bondic.engines.threads import Threads
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is known before the first point is added; `columns` where `points` are all there will be."""
+    """What is known before the first point is added."""
 
     count: int  # points in all, exactly or about
     points: FloatArray  # (m, D), all of them or some
-    columns: FloatArray | None  # (m, C), embedded weights
-    groups: int  # weightings; column c belongs to weighting c // (C / groups)
-    width: int  # C
+    width: int  # of the embedded weights
     executor: Threads
+    whole: bool = False  # `points` are all there will be
     progress: Progress | None = None
-
-    @property
-    def whole(self) -> bool:
-        return self.columns is not None
 
 
 class Partial(ABC):

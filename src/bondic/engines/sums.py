@@ -124,22 +124,19 @@ class EngineSums(Sums):
         charges, points, weights = Charges.of(terms, Measure.joined(source.batches()))
         if not points.shape[0]:  # points without weight add exactly nothing
             return [Enclosure(0.0)] * source.groups
-        count, executor = points.shape[0], self._executor()
-        surveys = []
-        for term in terms:
-            columns = embedded(term, weights)
-            surveys.append(Survey(count, points, columns, source.groups, columns.shape[1], executor, progress))
+        columns = [embedded(term, weights) for term in terms]
+        executor = self._executor()
+        surveys = [Survey(len(points), points, part.shape[1], executor, True, progress) for part in columns]
         with self._begun(terms, surveys) as partials:
-            for part, survey in zip(partials, surveys, strict=True):
-                assert survey.columns is not None
-                part.add(points, survey.columns)
+            for partial, part in zip(partials, columns, strict=True):
+                partial.add(points, part)
             return charges.total(terms, [part.value() for part in partials])
 
     def _streamed(self, terms: tuple[Term, ...], source: Source, progress: Progress | None) -> list[Enclosure]:
         """All terms in one reading; every part is added to forks of its own, here or elsewhere."""
-        sample, executor, groups = source.sample(), self._executor(), source.groups
-        widths = [groups * term.embedding.shape[1] for term in terms]
-        surveys = [Survey(source.count, sample, None, groups, width, executor) for width in widths]
+        sample, executor = source.sample(), self._executor()
+        widths = [source.groups * term.embedding.shape[1] for term in terms]
+        surveys = [Survey(source.count, sample, width, executor) for width in widths]
         charges: Charges | None = None
         with self._begun(terms, surveys) as partials:
             for more, forks in self._added(source, Pass(terms, tuple(map(_forked, partials)))):
@@ -192,7 +189,7 @@ class EngineSums(Sums):
         """About how long one core needs for the sum over `count` different points, of which these are some."""
         total = 0.0
         for term in terms:
-            survey = Survey(count, points, None, 1, term.embedding.shape[1], self._executor())
+            survey = Survey(count, points, term.embedding.shape[1], self._executor())
             total += self._choose(term, survey).cost(term, survey) or 0.0
         return SECONDS * total
 
