@@ -4,8 +4,8 @@ python benchmarks/gpu.py                      2 * 10^6 points in 4 dimensions, a
 python benchmarks/gpu.py --points 50000 --rows 5000 --device cpu     what can be done without a GPU
 
 Needs NumPy, SciPy and PyTorch alone. A pair is one kernel value; n (n + 1) / 2 of them make a symmetric sum. The limit is
-what the chip's units allow: 22 float64 instructions a pair on 64 lanes of every multiprocessor, or one 2^t a pair on its
-16 lanes of float32, at the clock that is measured during the run. Errors are shares of (sum |u|)^2: certified, and true
+what the chip's units allow: 22 float64 instructions a pair on 64 lanes of every multiprocessor, at the clock that is measured
+during the run. Errors are shares of (sum |u|)^2: certified, and true
 against a sum in extended precision.
 """
 
@@ -27,7 +27,7 @@ from bondic.core.bounded import upper_sum
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.core.sums.forms import Share, enclose
 from bondic.engines import cuda, cuda_tiles, power
-from bondic.engines.cuda import Cuda, Precision
+from bondic.engines.cuda import Cuda
 from bondic.engines.spool import NumpyPairs, sum_blocks
 from bondic.engines.standard import Constants, Features
 from bondic.engines.sums import EngineSums
@@ -36,7 +36,6 @@ from bondic.engines.threads import Serial
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 FloatArray = npt.NDArray[np.float64]
-PRECISIONS: tuple[Precision, ...] = ("float64", "float32")
 AXES = 4
 
 
@@ -55,9 +54,8 @@ def clock() -> float:
     return float(found.stdout.split()[0]) if found.returncode == 0 and found.stdout.split() else float("nan")
 
 
-def limit(precision: Precision, megahertz: float) -> float:
-    lanes = 64 / 22 if precision == "float64" else 16
-    return torch.cuda.get_device_properties(0).multi_processor_count * lanes * megahertz * 1e6
+def limit(megahertz: float) -> float:
+    return torch.cuda.get_device_properties(0).multi_processor_count * 64 / 22 * megahertz * 1e6
 
 
 def timed(engine: Cuda, term: Term, points: FloatArray, columns: FloatArray) -> tuple[float, float, Share]:
@@ -87,25 +85,22 @@ def exact(points: FloatArray, columns: FloatArray, bandwidth: float) -> npt.NDAr
 
 
 def errors(device: str) -> None:
-    print("\n| precision | columns | points | certified error | true error |\n|---|---|---|---|---|")
-    for precision in PRECISIONS:
-        for width in (1, 2, 8):
-            term, points, columns = problem(6000, width)
-            engine = Cuda(precision, device)
-            masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(width)]
-            truth = exact(points, columns, 1.2)
-            for how, share in (
-                ("all at once", engine.own(term, points, columns, Serial())),
-                ("in four blocks", blocks(engine, term, points, columns, 1501)),
-            ):
-                found = enclose([share], width, masses)
-                true = max(float(abs(f.mid - t)) / m for f, t, m in zip(found, truth, masses, strict=True))
-                radius = max(f.rad / m for f, m in zip(found, masses, strict=True))
-                if true > radius:
-                    raise SystemExit(
-                        f"{precision}, {width} columns: error {true:.2e} beyond the certified {radius:.2e}"
-                    )
-                print(f"| {precision} | {width} | {how} | {radius:.1e} | {true:.1e} |")
+    print("\n| columns | points | certified error | true error |\n|---|---|---|---|")
+    for width in (1, 2, 8):
+        term, points, columns = problem(6000, width)
+        engine = Cuda(device)
+        masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(width)]
+        truth = exact(points, columns, 1.2)
+        for how, share in (
+            ("all at once", engine.own(term, points, columns, Serial())),
+            ("in four blocks", blocks(engine, term, points, columns, 1501)),
+        ):
+            found = enclose(share, masses)
+            true = max(float(abs(f.mid - t)) / m for f, t, m in zip(found, truth, masses, strict=True))
+            radius = max(f.rad / m for f, m in zip(found, masses, strict=True))
+            if true > radius:
+                raise SystemExit(f"{width} columns: error {true:.2e} beyond the certified {radius:.2e}")
+            print(f"| {width} | {how} | {radius:.1e} | {true:.1e} |")
 
 
 def blocks(engine: Cuda, term: Term, points: FloatArray, columns: FloatArray, size: int) -> Share:
@@ -121,22 +116,21 @@ def blocks(engine: Cuda, term: Term, points: FloatArray, columns: FloatArray, si
 
 def speeds(device: str, count: int) -> None:
     print(f"\n{count} points, {AXES} dimensions, one column; transfers to and from the device included\n")
-    print("| precision | seconds | pairs/s | limit | share of it | against tiles of torch |\n|---|---|---|---|---|---|")
-    for precision in PRECISIONS:
-        term, points, columns = problem(count, 1)
-        seconds, megahertz, _ = timed(Cuda(precision, device), term, points, columns)
-        rate = count * (count + 1) / 2 / seconds
-        few = min(count, 200_000)
-        recipe_rate = few * (few + 1) / 2 / unfused(precision, device, few)
-        bound = limit(precision, megahertz) if device == "cuda" else float("nan")
-        print(
-            f"| {precision} | {seconds:.2f} | {rate:.3g} | {bound:.3g} ({megahertz:.0f} MHz) | {rate / bound:.2f} | "
-            f"{rate / recipe_rate:.1f} x |"
-        )
-        for _ in range(2):  # the first one compiles
-            start = time.perf_counter()
-            blocks(Cuda(precision, device), term, points, columns, Cuda.block)
-        print(f"| {precision}, blocks of {Cuda.block} | {time.perf_counter() - start:.2f} | | | | |")
+    print("| | seconds | pairs/s | limit | share of it | against tiles of torch |\n|---|---|---|---|---|---|")
+    term, points, columns = problem(count, 1)
+    seconds, megahertz, _ = timed(Cuda(device), term, points, columns)
+    rate = count * (count + 1) / 2 / seconds
+    few = min(count, 200_000)
+    recipe_rate = few * (few + 1) / 2 / unfused(device, few)
+    bound = limit(megahertz) if device == "cuda" else float("nan")
+    print(
+        f"| at once | {seconds:.2f} | {rate:.3g} | {bound:.3g} ({megahertz:.0f} MHz) | {rate / bound:.2f} | "
+        f"{rate / recipe_rate:.1f} x |"
+    )
+    for _ in range(2):  # the first one compiles
+        start = time.perf_counter()
+        blocks(Cuda(device), term, points, columns, Cuda.block)
+    print(f"| blocks of {Cuda.block} | {time.perf_counter() - start:.2f} | | | | |")
 
 
 def kernels(count: int) -> None:
@@ -144,12 +138,12 @@ def kernels(count: int) -> None:
     from bondic.engines import cuda_fused
 
     print(f"\n{count} points, one column; kernels alone, without transfers\n")
-    print("| precision | dimensions | seconds | pairs/s | share of the limit |\n|---|---|---|---|---|")
-    for precision, axes in ((precision, axes) for precision in PRECISIONS for axes in (AXES, 2 * AXES)):
-        engine, rng = Cuda(precision), np.random.default_rng(axes)
-        (rows,) = engine._near((rng.normal(size=(count, axes)),), np.full(axes, 1.2))
-        weights, _ = engine._weights(rng.normal(size=(count, 1)))
-        points, cut, best = engine._rounded(rows), 4 * cuda._norm(rows) ** 2 > power.LARGEST, np.inf
+    print("| dimensions | seconds | pairs/s | share of the limit |\n|---|---|---|---|")
+    for axes in (AXES, 2 * AXES):
+        engine, rng = Cuda(), np.random.default_rng(axes)
+        (points,) = engine._near((rng.normal(size=(count, axes)),), np.full(axes, 1.2))
+        weights = engine._put(rng.normal(size=(count, 1)))
+        cut, best = 4 * cuda._norm(points) ** 2 > power.LARGEST, np.inf
         for _ in range(3):  # the first one compiles
             begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begun.record()
@@ -158,17 +152,16 @@ def kernels(count: int) -> None:
             torch.cuda.synchronize()
             best = min(best, begun.elapsed_time(ended) / 1e3)
         rate = count * (count + 1) / 2 / best
-        share = f"{rate / limit(precision, clock()):.2f}" if axes == AXES else ""
-        print(f"| {precision} | {axes} | {best:.3f} | {rate:.3g} | {share} |")
+        share = f"{rate / limit(clock()):.2f}" if axes == AXES else ""
+        print(f"| {axes} | {best:.3f} | {rate:.3g} | {share} |")
 
 
-def unfused(precision: Precision, device: str, count: int) -> float:
+def unfused(device: str, count: int) -> float:
     """Seconds of the same sum by tiles."""
     from bondic.engines.recipes import HALF_LOG2E, NEAR, Recipe
 
     _, points, columns = problem(count, 1)
-    kind = torch.float64 if precision == "float64" else torch.float32
-    rows = torch.as_tensor(points * (HALF_LOG2E / 1.2)).to(device).to(kind)
+    rows = torch.as_tensor(points * (HALF_LOG2E / 1.2)).to(device)
     recipe, weights = Recipe(np.array([NEAR]), np.array([AXES]), np.ones(AXES)), torch.as_tensor(columns).to(device)
     best = np.inf
     for _ in range(2):
@@ -182,7 +175,7 @@ def columns_table(device: str, count: int) -> None:
     print(f"\n{count} points, float64: many columns\n\n| columns | seconds | pairs x columns / s |\n|---|---|---|")
     for width in (1, 2, 8, 32):
         term, points, columns = problem(count, width)
-        seconds, _, _ = timed(Cuda("float64", device), term, points, columns)
+        seconds, _, _ = timed(Cuda(device), term, points, columns)
         print(f"| {width} | {seconds:.2f} | {count * (count + 1) / 2 * width / seconds:.3g} |")
 
 
@@ -193,16 +186,14 @@ def interval(device: str, rows: int) -> None:
     mdp, log, policy, start = synthetic(rows)
     stated = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     print(f"\nDual interval from {len(log)} rows\n\n| engine | seconds | interval | verified in |\n|---|---|---|---|")
-    for precision in PRECISIONS:
-        sums = EngineSums((Constants(), Features(), Cuda(precision, device), NumpyPairs()))
-        before = time.perf_counter()
-        result = bondic.estimate_interval(stated, method=bondic.Dual(radius="paper", engine=sums))
-        middle = time.perf_counter()
-        bondic.verify(result.certificate, log, sums=sums)
-        print(
-            f"| {sums.engines[2].name if sums.engines else ''} | {middle - before:.1f} | [{result.low:.6f}, {result.high:.6f}] | "
-            f"{time.perf_counter() - middle:.1f} s |"
-        )
+    sums = EngineSums((Constants(), Features(), Cuda(device), NumpyPairs()))
+    before = time.perf_counter()
+    result = bondic.estimate_interval(stated, method=bondic.Dual(radius="paper", engine=sums))
+    middle = time.perf_counter()
+    bondic.verify(result.certificate, log, sums=sums)
+    print(
+        f"| cuda | {middle - before:.1f} | [{result.low:.6f}, {result.high:.6f}] | {time.perf_counter() - middle:.1f} s |"
+    )
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ SCRIPTS = (
     ["pairs.py", "--quick"],
     ["solvers.py"],
     ["environments.py"],
-    ["engines.py", "--quick"],
     ["estimate.py", "--rows", "100000"],
     ["groups.py", "--rows", "10000", "100000"],
     ["large.py", "--rows", "100000", "1000000", "--rivals", "--tool"],

@@ -138,7 +138,6 @@ HOSTILE: tuple[Callable[[], Any], ...] = (
     lambda: _leaf("gaussian", bandwidth=float("inf")), lambda: _leaf("gaussian", bandwidth=_STORED),
     lambda: _leaf("linear", supremum=1.0, bandwidth=_STORED, center=float("inf")), lambda: _leaf("linear"),
     lambda: _leaf("time-mask", horizon=float("nan"), on="time"), lambda: _leaf("dirac", on="state"),
-    lambda: _leaf("gaussian-series", bandwidth=_STORED, center=_STORED, degree=400, on="point"),
     lambda: _leaf("random-features", frequencies=_STORED, center=_STORED), lambda: _leaf("random-features", frequencies=[1e300]),
     lambda: _leaf("explicit-features", supremum=1.0, label="os.system"), lambda: _leaf("action-embedding", embedding=_STORED),
     lambda: _several("product", *[_several("sum", *[_leaf("constant", value=1.0)] * 10)] * 25),

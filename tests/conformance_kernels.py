@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
+from mpmath import mpf
 
 import naive
 from bondic.core.codec import Encoder, decode
@@ -32,15 +32,6 @@ def waves(x):
 def dot_twin(x, y):
     """The floats a feature function returns are its features: only their inner product is left to check."""
     return sum((mpf(float(a)) * mpf(float(b)) for a, b in zip(x, y, strict=True)), mpf(0))
-
-
-def series_twin(x, y, bandwidth, degree, center):
-    """sum_{j < m} (z . w)^j / j! times both exponentials: the series summed by degree instead of by multi-index."""
-    scales, middle = np.broadcast_to(bandwidth, 2), np.broadcast_to(center, 2)
-    z, w = ([(mpf(float(a)) - mpf(c)) / mpf(h) for a, c, h in zip(p, middle, scales, strict=True)] for p in (x, y))
-    dot = sum((a * b for a, b in zip(z, w, strict=True)), mpf(0))
-    norms = sum((a * a for a in (*z, *w)), mpf(0))
-    return mp.exp(-norms / 2) * sum((dot**j / mp.factorial(j) for j in range(degree)), mpf(0))
 
 
 FREQUENCIES = np.random.default_rng(5).normal(size=(6, 2))

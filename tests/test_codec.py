@@ -27,7 +27,6 @@ from bondic.core.kernels.base import Kernel, Leaf, PointPart
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout
-from bondic.core.kernels.series import GaussianSeries
 from bondic.core.proof import FloatArray
 from bondic.core.registry import from_outside, lookup, names, register, registered
 from bondic.core.sums.reference import REFERENCE
@@ -68,7 +67,6 @@ LEAVES: dict[str, st.SearchStrategy[Leaf]] = {
     "linear": st.builds(Linear, sizes | st.just(math.inf), vectors, centers, parts),
     "explicit-features": st.builds(ExplicitFeatures, st.just(waves), sizes, st.just("waves"), parts),
     "random-features": st.builds(RandomFeatures, arrays(np.float64, (3, 2), elements=st.floats(-5, 5)), centers, parts),
-    "gaussian-series": st.builds(GaussianSeries, vectors, st.integers(1, 9), centers, parts),
 }
 leaves = st.one_of(*LEAVES.values())
 kernels = st.recursive(

@@ -176,15 +176,15 @@ def test_not_a_hair_more_than_alpha():
     assert ErrorBudget(0.1, {"noise": 0.1})["noise"] == 0.1
 
 
-# ---------------------------------------------------------------------------------------------- series engine
+# ---------------------------------------------------------------------------------------------- engines
 
 
 @pytest.mark.parametrize("far", [1e6, 1e120, 1e150])
 def test_a_far_point_among_many(far, rng):
-    """An outlier with little weight: no warning, and the enclosure still meets that of the pair engine."""
+    """An outlier with little weight: no warning, and the enclosure still meets that of the definition."""
     points = np.linspace(0.0, 1.0, 1500)[:, None]
     weights = rng.normal(size=(1500, 1))
     points[7], weights[7] = far, 1e-16
     terms = normal_form(bondic.Gaussian(1.0), LINE)
-    fast, slow = quadratic_form(terms, points, weights), quadratic_form(terms, points, weights, engine="pairs")
+    fast, slow = quadratic_form(terms, points, weights), quadratic_form(terms, points, weights, engine="reference")
     assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad

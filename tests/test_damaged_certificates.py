@@ -27,7 +27,6 @@ from bondic.core.errors import InvalidInput, VerificationError
 from bondic.core.functions import FeatureFunction
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant
-from bondic.core.kernels.series import GaussianSeries
 from bondic.tuning.defaults import Advanced
 from builders import synthetic
 
@@ -176,6 +175,7 @@ def several(kind, *parts):
         ("proof.ball.kernel", several("sum", *[GAUSSIAN] * 200), "200 parts"),
         ("proof.ball.kernel", {"kernel": "constant", "value": True, "on": "time"}, "a number is needed, not True"),
         ("proof.ball.kernel", {"kernel": "time-mask", "horizon": float("nan"), "on": "time"}, "horizon"),
+        ("proof.ball.kernel", {"kernel": "gaussian-series", "degree": 3}, "there is no kernel 'gaussian-series'"),
         ("proof.ball.radius", float("nan"), "ball.radius"),
         ("proof.ball.radius", True, "ball.radius"),
         ("proof.ball.radius", "9", "ball.radius"),
@@ -236,8 +236,6 @@ def test_kernels_do_not_explode():
         product = product * (Constant(1.0) + bondic.Gaussian(1.0))
     with pytest.raises(InvalidInput, match="33554432 terms"):
         bondic.core.kernels.normal_form.normal_form(product, layout)
-    with pytest.raises(InvalidInput, match="features"):
-        GaussianSeries(1.0, 400).features(np.zeros((1, 6)))
     waves = RandomFeatures.gaussian(300, 1, 1.0, seed=0)
     with pytest.raises(InvalidInput, match="216000000 features"):
         FeatureFunction(waves * waves * waves, layout, np.zeros(3))

@@ -18,7 +18,6 @@ from bondic.core.sums.measure import Measure, Stream
 from bondic.engines import sums as forms
 from bondic.engines.engine import Collected, Engine
 from bondic.engines.products import Pairs
-from bondic.engines.series import Series
 from bondic.engines.spool import NumpyPairs
 from bondic.engines.standard import Constants, Features
 from bondic.engines.sums import EngineSums
@@ -37,10 +36,6 @@ class TestReference(EngineCase):
 
 class TestPairs(EngineCase):
     engine = Pairs()
-
-
-class TestSeries(EngineCase):
-    engine = Series(always=True)
 
 
 class TestConstants(EngineCase):
@@ -63,7 +58,7 @@ class Toy(Engine):
         def finish(points, columns):
             size, error = term.bounds(points, points)
             totals = columns * (term.block(points, points) @ columns)  # a row each; Sums adds rows exactly
-            return [Share(totals, error + (len(points) + 4) * U * size)]
+            return Share(totals, error + (len(points) + 4) * U * size)
 
         return Collected(survey, finish)
 
@@ -90,9 +85,8 @@ def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
 
 
 KERNELS = {
-    "series": bondic.Gaussian(0.9) * Dirac() + Constant(0.5),
-    "small bandwidth": bondic.Gaussian(0.02) * Dirac(),
-    "pairs": bondic.Matern(0.7) * Dirac(),
+    "gaussian": bondic.Gaussian(0.9) * Dirac() + Constant(0.5),
+    "matern": bondic.Matern(0.7) * Dirac(),
     "features": RandomFeatures.gaussian(8, 2, 1.0, seed=0),
 }
 

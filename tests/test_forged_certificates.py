@@ -21,7 +21,6 @@ from bondic.core.functions import KernelFunction
 from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
-from bondic.core.kernels.series import GaussianSeries
 from bondic.core.question import Question
 from bondic.core.terms import range_of
 from bondic.core.verify import read_proof
@@ -204,7 +203,6 @@ def test_every_parameter_of_a_kernel_shows_in_its_name():
         (Linear(center=1.0), Linear(center=2.0)),
         (RandomFeatures([[1.0, 2.0]]), RandomFeatures([[1.0, 2.001]])),
         (RandomFeatures([[1.0]], center=1.0), RandomFeatures([[1.0]], center=2.0)),
-        (GaussianSeries(1.0, 3, center=1.0), GaussianSeries(1.0, 3, center=2.0)),
         (bondic.Gaussian(many), bondic.Gaussian(np.append(many[:-1], 2.5))),
         (bondic.Laplace(many), bondic.Laplace(np.append(many[:-1], 2.5))),
         (bondic.Matern(many), bondic.Matern(np.append(many[:-1], 2.5))),

@@ -114,7 +114,6 @@ TABULAR = {
     "npz": write_npz,
     "npy records": write_records,
     "pickle": write_pickle,
-    "hdf5": lambda data, where: hdf5_file(where, **data),
     "dict": lambda data, _: data,
     "lists": lambda data, _: {name: column.tolist() for name, column in data.items()},
     "pyarrow": lambda data, _: arrow(data),
@@ -140,64 +139,51 @@ def test_the_same_log_in_every_format_has_the_same_hash(form, tmp_path):
 # Formats that keep episodes, or no next observations
 
 
-def hdf5_file(where, **entries):
-    h5py = importlib.import_module("h5py")
-    with h5py.File(where / "log.hdf5", "w") as file:
-        for name, value in entries.items():
-            file[name] = value
-    return where / "log.hdf5"
-
-
-def write_d4rl(data, where):
+def d4rl(data):
+    """The arrays of a file of D4RL, as h5py gives them."""
     ends = {"terminals": data["terminations"], "timeouts": data["truncations"]}
-    other = {"infos/qpos": np.zeros((N, 3)), "metadata/algorithm": "none"}
-    return hdf5_file(where, **{name: data[name] for name in ("observations", "actions", "rewards")}, **ends, **other)
+    return {name: data[name] for name in ("observations", "actions", "rewards")} | ends
 
 
-def write_minari_folder(data, where):
-    h5py = importlib.import_module("h5py")
-    folder = where / "demo-v0" / "data"
-    folder.mkdir(parents=True)
-    (folder / "metadata.json").write_text('{"data_format": "hdf5"}')
-    with h5py.File(folder / "main_data.hdf5", "w") as file:
-        for episode in range(EPISODES):
-            rows = slice(episode * STEPS, (episode + 1) * STEPS)
-            group = file.create_group(f"episode_{episode}")
-            group["observations"] = np.vstack([data["observations"][rows], data["next_observations"][rows][-1:]])
-            for name in ("actions", "rewards", "terminations", "truncations"):
-                group[name] = data[name][rows]
-            group["infos/x"] = np.zeros(STEPS)
-    return where / "demo-v0"
+def episodes(data):
+    """What a Minari dataset looks like: T + 1 observations in an episode, and T of everything else."""
+    for episode in range(EPISODES):
+        rows = slice(episode * STEPS, (episode + 1) * STEPS)
+        states = np.vstack([data["observations"][rows], data["next_observations"][rows][-1:]])
+        names = ("actions", "rewards", "terminations", "truncations")
+        yield SimpleNamespace(id=episode, observations=states, **{name: data[name][rows] for name in names})
 
 
-EPISODIC = {
-    "d4rl": write_d4rl,
-    "minari folder": write_minari_folder,
-}
+def minari_dataset(data):
+    return SimpleNamespace(iterate_episodes=lambda: episodes(data), total_episodes=EPISODES)
 
 
-@pytest.mark.parametrize("form", EPISODIC)
-def test_formats_by_episode_give_the_same_log(form, tmp_path):
+@pytest.mark.parametrize("form", [d4rl, minari_dataset])
+def test_formats_by_episode_give_the_same_log(form):
     data = whole_log(scores=False)
-    loaded = read_log(EPISODIC[form](data, tmp_path))
-    assert loaded.transitions.content_hash == Transitions(**data).content_hash
+    assert read_log(form(data)).transitions.content_hash == Transitions(**data).content_hash
 
 
-def test_truncated_episodes_lose_the_row_whose_next_observation_was_not_kept(tmp_path):
+def test_episodes_that_do_not_fit_are_refused():
+    bad = [SimpleNamespace(**(vars(one) | {"actions": one.actions[:-1]})) for one in episodes(whole_log())]
+    refused("entries for", SimpleNamespace(iterate_episodes=lambda: bad, total_episodes=EPISODES))
+
+
+def test_truncated_episodes_lose_the_row_whose_next_observation_was_not_kept():
     data = whole_log(scores=False)
     ends = data["terminations"] & (data["episode_ids"] % 2 == 0)
     data["terminations"], data["truncations"] = data["terminations"] & ~ends, ends
-    loaded = read_log(write_d4rl(data, tmp_path))
+    loaded = read_log(d4rl(data))
     kept = {name: column[~ends] for name, column in data.items()}
     assert loaded.transitions.content_hash == Transitions(**kept).content_hash
     assert any("depends on time only" in note for note in loaded.notes)
 
 
-def test_truncated_rows_stay_where_the_last_observation_is_kept_and_rows_may_interleave(tmp_path):
+def test_truncated_rows_stay_where_the_last_observation_is_kept_and_rows_may_interleave():
     data = whole_log(scores=False)
     data["truncations"], data["terminations"] = data["terminations"], data["truncations"]
     data["next_observations"] = data["next_observations"] + data["truncations"][:, None] * 0.5
-    loaded = read_log(write_minari_folder(data, tmp_path))
+    loaded = read_log(minari_dataset(data))
     assert loaded.transitions.content_hash == Transitions(**data).content_hash
     order = np.argsort(data["timesteps"], kind="stable")
     mixed = {name: column[order] for name, column in whole_log(scores=False).items()}
@@ -231,11 +217,6 @@ def test_minari_itself_writes_what_is_read(storage, tmp_path, monkeypatch):
     assert given_object.transitions.content_hash == Transitions(**data).content_hash
     assert by_name.transitions.content_hash == given_object.transitions.content_hash
     refused("no local dataset nobody/nothing-v0", "minari:nobody/nothing-v0")
-    if storage == "hdf5":
-        folder = read_log(tmp_path / "demo" / "test-v0")
-        assert folder.transitions.content_hash == given_object.transitions.content_hash
-    else:
-        refused("arrow", tmp_path / "demo" / "test-v0")
 
 
 def test_nested_observations_are_flattened_in_the_order_of_their_keys():
@@ -471,18 +452,6 @@ def test_rows_are_counted_without_those_that_were_left_out():
     data = without_next(terminations=np.zeros(N, dtype=bool), truncations=np.arange(N) % STEPS == STEPS - 1)
     data["rewards"][7] = np.inf
     refused(r"row 6 .*counted without the 6 that", data)
-
-
-def test_an_hdf5_file_does_not_reach_for_other_files(tmp_path):
-    h5py = importlib.import_module("h5py")
-    other = hdf5_file(tmp_path, **whole_log())
-    with h5py.File(tmp_path / "linked.hdf5", "w") as file:
-        for name in whole_log():
-            file[name] = h5py.ExternalLink(str(other), name)
-    refused("link to another file", tmp_path / "linked.hdf5")
-    with h5py.File(tmp_path / "outside.hdf5", "w") as file:
-        file.create_dataset("rewards", (4,), "f8", external=str(other))
-    refused("another file", tmp_path / "outside.hdf5")
 
 
 DATA = whole_log()

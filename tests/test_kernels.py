@@ -17,9 +17,8 @@ from bondic.core.kernels.base import NUMPY_ULP, FeatureLeaf, Leaf
 from bondic.core.kernels.features import ExplicitFeatures, Linear, RandomFeatures
 from bondic.core.kernels.leaves import ActionEmbedding, Constant, Dirac, TimeMask
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.kernels.series import GaussianSeries
 from bondic.core.registry import from_outside, lookup, names
-from conformance_kernels import EMBEDDING, FREQUENCIES, Example, LeafCase, dot_twin, linear_twin, series_twin, waves
+from conformance_kernels import EMBEDDING, FREQUENCIES, Example, LeafCase, dot_twin, linear_twin, waves
 
 # What the formulas cost in roundings, counted here once more; `declared` may be larger, never smaller.
 # d dimensions; a relative error e of the exponent D moves exp(-D) by at most e / (exp(1) (1 - e)).
@@ -247,20 +246,6 @@ def test_far_points_do_not_poison_a_block():
         assert np.all(leaf.block(x, y) == 0.0)
 
 
-@pytest.mark.parametrize("degree", [1, 4, 12, 30])
-def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
-    points = np.random.default_rng(2).normal(size=(12, 2)) * 1.5
-    series = GaussianSeries([1.1, 0.8], degree, [0.2, 0.0])
-    exact = [
-        abs(naive.gaussian(x, y, [1.1, 0.8]) - series_twin(x, y, (1.1, 0.8), degree, (0.2, 0.0)))
-        for x in points
-        for y in points
-    ]
-    assert max(exact) <= mpf(series.distance(points))
-    assert series.distance(points) <= 50 * max(exact) + 1e-300
-    assert series.distance(points[:3], points[3:]) <= series.distance(points)
-
-
 # --- Every leaf of the library keeps the laws of leaves.
 
 
@@ -328,16 +313,6 @@ class TestRandomFeatures(LeafCase):
             lambda x, y, drawn=drawn: naive.random_feature(x, y, drawn),
             "near",
         ),
-    )
-
-
-class TestGaussianSeries(LeafCase):
-    examples = tuple(
-        Example(
-            GaussianSeries(h, degree, center),
-            lambda x, y, h=h, degree=degree, center=center: series_twin(x, y, h, degree, center),
-        )
-        for h, degree, center in ((1.3, 6, 0.0), ([0.5, 2.0], 9, [0.25, -1.0]), (40.0, 1, 0.0))
     )
 
 

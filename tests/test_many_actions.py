@@ -1,4 +1,4 @@
-"""Logs with hundreds of actions: groups that share coordinates, capped searches, tables in pieces, series for long logs."""
+"""Logs with hundreds of actions: groups that share coordinates, capped searches, tables in pieces."""
 
 import re
 
@@ -119,7 +119,7 @@ def test_a_thousand_actions_are_a_matter_of_seconds():
 
 
 def test_the_time_of_an_answer_is_said_where_it_is_long(monkeypatch):
-    """30 columns: no sum over them is linear in the rows, but for the series that a stated radius takes."""
+    """30 columns: no sum over them is linear in the rows."""
     monkeypatch.setattr("bondic.methods.effort.cores", lambda: 1)
     problem = question(300, 34, 30)
     assert effort_words(problem, Choices(), 1.0) == ""

@@ -223,52 +223,6 @@ def test_scikit_learn_classifiers(tmp_path, rng):
         refused(path, "cannot be unpickled", trust_pickle=True)
 
 
-# ONNX
-
-
-def onnx_model(where, weight, *, name="logits", batch=None, softmax_at_end=False, extra=False):
-    onnx = importlib.import_module("onnx")
-    from onnx import TensorProto, helper, numpy_helper
-
-    d, k = weight.shape
-    nodes = [helper.make_node("MatMul", ["obs", "w"], ["raw"])]
-    nodes.append(helper.make_node("Softmax" if softmax_at_end else "Identity", ["raw"], [name]))
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch or "n", k])]
-    if extra:
-        nodes.append(helper.make_node("ArgMax", ["raw"], ["label"], axis=1, keepdims=0))
-        outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, [batch or "n"]))
-    graph = helper.make_graph(
-        nodes, "policy", [helper.make_tensor_value_info("obs", TensorProto.FLOAT, [batch or "n", d])], outputs,
-        [numpy_helper.from_array(weight.astype(np.float32), "w")],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(model, where / "policy.onnx")
-    return where / "policy.onnx"
-
-
-@pytest.mark.parametrize(("batch", "name"), [(None, "logits"), (1, "probabilities"), (3, "logits")])
-def test_onnx_models(tmp_path, rng, batch, name):
-    importlib.import_module("onnxruntime")
-    weight = rng.normal(size=(3, 4))
-    path = onnx_model(tmp_path, weight, name=name, batch=batch, softmax_at_end=name == "probabilities", extra=True)
-    np.testing.assert_allclose(asked(load_policy(path)), softmax(STATES @ weight), atol=1e-6)
-    fails(load_policy(path), "expects 3 observation dimensions", np.zeros((4, 2)))
-
-
-def test_an_onnx_output_that_says_nothing_must_be_explained(tmp_path, rng):
-    importlib.import_module("onnxruntime")
-    weight = rng.normal(size=(3, 4))
-    path = onnx_model(tmp_path, weight, name="y")
-    refused(path, "output='probabilities'", "output='logits'")
-    np.testing.assert_allclose(asked(load_policy(path, output="logits")), softmax(STATES @ weight), atol=1e-6)
-    fails(load_policy(path, output="probabilities"), "output='logits'")
-    acting = load_policy(path, output="actions")
-    np.testing.assert_allclose(acting.sample_action(STATES, rng), STATES @ weight, atol=1e-5)
-    assert protocol.is_deterministic(acting)
-    path.write_bytes(path.read_bytes()[:40])
-    refused(path, "cannot be read as an ONNX model")
-
-
 # What models return
 
 

@@ -23,6 +23,7 @@ import bondic as b
 from bondic.cli.executors import named_executor
 from bondic.core.balls import Instruments
 from bondic.core.errors import InvalidInput
+from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant
 from bondic.engines.standard import named_engines
 from bondic.engines.sums import EngineSums
@@ -43,7 +44,7 @@ def target(states):
 def two(states):
     return target(states)[:, :2]
 """
-KERNEL = b.Gaussian(1.5, on="state") + Constant(1.0)
+KERNEL = RandomFeatures.gaussian(20, 1, 1.5, seed=0, on="state") + Constant(1.0)
 
 
 @pytest.mark.parametrize("error", [NoInterval(), MissingExtra("torch", "torch", "A network"), InvalidInput("row 3")])
@@ -99,7 +100,7 @@ def question(place):
 def answer(place, executor=None, progress=None):
     method = b.Dual(
         instruments=Instruments(KERNEL), ball=b.Ball(KERNEL, 5.0), advanced=Advanced(rank=40),
-        engine=EngineSums(named_engines("series"), executor),
+        engine=EngineSums(named_engines("auto"), executor),
     )  # fmt: skip
     found = b.estimate_interval(question(place), method=method, progress=progress)
     return found.low, found.high, [(claim.end, claim.parts) for claim in found.claims]

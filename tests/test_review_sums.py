@@ -1,7 +1,6 @@
 """Attacks on the trusted core: sums over batches, draws, certificates that were changed."""
 
 import copy
-import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -13,24 +12,18 @@ from bondic.core.certificate import Certificate, certify
 from bondic.core.claims import conclude
 from bondic.core.columns import RowRange
 from bondic.core.errors import BondicError, InvalidInput, VerificationError
-from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.sums.measure import Measure, Stream
 from bondic.core.verify import read_proof
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_sum
-from bondic.engines import sums as sums_forms
-from bondic.engines.sums import STANDARD, EngineSums
+from bondic.engines.sums import STANDARD
 from bondic.policies.protocol import CallableSampler
 from bondic.rows.estimand import rebuild
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
-from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
 POLICY = bondic.CallablePolicy(MDP.target_probs)
 START = bondic.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
 QUESTION = {"gamma": MDP.gamma, "reward_range": MDP.reward_range}
-LAYOUT = Layout(1, False, 0, 1)
 
 
 def columns(episodes=12, length=10, seed=7):
@@ -43,57 +36,6 @@ def forged(certificate, change):
     body = copy.deepcopy(certificate.body)
     change(body)
     return Certificate(body, certificate.arrays)
-
-
-# Sums over batches
-
-
-def streamed_squares(terms, source):
-    """As if there were more points than are held."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums_forms, "MAX_HELD", 0)
-        return EngineSums().squares(terms, source)
-
-
-def far_stream(far):
-    """Near points that the plan knows, and far ones that its sample missed."""
-    rng = np.random.default_rng(0)
-    points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + 50.0 * rng.standard_normal((far, 1))])
-    weights = rng.standard_normal((1, 400 + far, 1))
-    parts = np.array_split(np.arange(400 + far), 5)
-    passes = itertools.count()
-
-    def batches():
-        assert next(passes) < 10, "the log is read for ever"
-        return iter([Measure(points[part], weights[:, part]) for part in parts])
-
-    return points, weights, Stream(lambda task: map(task, batches()), lambda: points[:100], 400 + far, 1, 1, 1)
-
-
-def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
-    monkeypatch.setattr(series_sum, "_MAX_FAR", 20)
-    terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
-    points, weights, stream = far_stream(30)
-    (found,) = streamed_squares(terms, stream)
-    (direct,) = quadratic_forms(terms, points, weights, engine="pairs")
-    assert abs(found.mid - direct.mid) <= found.rad + direct.rad
-    assert found.rad <= 1e-3 * direct.mid
-
-
-def test_passes_over_different_points_are_not_put_together():
-    """A policy that ignores the generator it is given draws anew in every pass."""
-    rng = np.random.default_rng(0)
-    weights = rng.standard_normal((1, 430, 1))
-
-    def batches():
-        points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
-        return iter([Measure(points, weights)])
-
-    stream = Stream(
-        lambda task: map(task, batches()), lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1
-    )
-    with pytest.raises(InvalidInput, match="same answers for the same states"):
-        streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
 
 # Draws

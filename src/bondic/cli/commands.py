@@ -160,7 +160,7 @@ _CHECKS = [
             ("memory=2GB", "Read the log in batches."),
             ("engine=reference", "Sums from the definition."),
             ("executor=processes://4", "Compute in 4 processes."),
-            ("policy_output=logits", "What an ONNX policy returns."),
+            ("policy_output=probabilities", "A classifier draws its action."),
             ("learn_rows=0.5", "--policy is the function that learns."),
             ("trust_pickle=yes", "Load pickled files, which can run code."),
         ),
@@ -260,7 +260,7 @@ COMMANDS = (
         "evaluate",
         """An interval for the value of a new policy.
 
-        LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
+        LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ or minari:NAME.
 
         Exit codes: 0 an interval (a gate: approved), 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing,
         5 a gate refuses, 6 a gate cannot tell.

@@ -18,7 +18,7 @@ Decorator = Callable[[Any], Any]
 
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-ENGINES = ("auto", "pairs", "series", "reference", "cuda", "cuda32")
+ENGINES = ("auto", "pairs", "reference", "cuda")
 """Those of bondic.core.sums.standard."""
 
 
@@ -154,7 +154,7 @@ SETTINGS: dict[str, tuple[click.ParamType[Any], Any]] = {
     "engine": (click.Choice(ENGINES), None),
     "executor": (click.STRING, None),
     "trust_pickle": (click.BOOL, False),
-    "policy_output": (click.Choice(["probabilities", "logits", "actions"]), None),
+    "policy_output": (click.Choice(["probabilities"]), None),
 }
 """What `--with` may say whatever the method is, with its default; everything else belongs to a method."""
 READERS = ("trust_pickle",)
@@ -299,7 +299,7 @@ ACCEPT = several(
 # --- policy -------------------------------------------------------------------------------------------
 
 POLICY_WORDS = (
-    "The new policy: module:object, a file (ONNX, NPZ, ...), an action, which it takes everywhere, or its probabilities in the "
+    "The new policy: module:object, a file (NPZ, ...), an action, which it takes everywhere, or its probabilities in the "
     "log, of all actions ('columns') or of the logged one ('logged'). A function f(frame) gets a table with the log's column "
     "names, any other an array."
 )
@@ -324,7 +324,7 @@ WITH = settings(
         ("memory=2GB", "Read the log in batches."),
         ("engine=cuda", "Compute on a GPU."),
         ("executor=processes://4", "Compute in 4 processes."),
-        ("policy_output=logits", "What an ONNX policy returns."),
+        ("policy_output=probabilities", "A classifier draws its action."),
         ("trust_pickle=yes", "Load pickled files, which can run code."),
         ("draws=20, seed=1", "Draws from a policy without probabilities, and their seed."),
         ("pilot=0.2, steps=50", "Examples of settings of a method."),

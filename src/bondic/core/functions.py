@@ -170,10 +170,11 @@ class FeatureFunction(Function):
         return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
 
     def values(self, points: FloatArray, sums: Sums = REFERENCE) -> tuple[FloatArray, float]:
-        return _feature_values([self], points, sums)[0]
+        del sums
+        return _feature_values([self], points)[0]
 
 
-def _feature_values(functions: list[FeatureFunction], points: FloatArray, sums: Sums) -> list[tuple[FloatArray, float]]:
+def _feature_values(functions: list[FeatureFunction], points: FloatArray) -> list[tuple[FloatArray, float]]:
     """Values of functions of one kernel: features, which cost most, are made once for all of them."""
     features = FeatureMap(functions[0].kernel, functions[0].layout)
     outs = [np.zeros((points.shape[0], function.layout.slots)) for function in functions]
@@ -182,7 +183,7 @@ def _feature_values(functions: list[FeatureFunction], points: FloatArray, sums: 
     for index, term in enumerate(features.terms):
         weights = [part[index][1].reshape(-1, term.embedding.shape[1]) for part in parts]  # (m, p) each
         for top in range(0, points.shape[0], _BLOCK):
-            phi = term_features(term, points[top : top + _BLOCK], sums)
+            phi = term_features(term, points[top : top + _BLOCK])
             for out, matrix in zip(outs, weights, strict=True):
                 out[top : top + _BLOCK] += (phi @ matrix) @ term.embedding.T
         for k, matrix in enumerate(weights):
@@ -203,7 +204,7 @@ def values_together(
     known = {
         id(function): found
         for members in alike.values()
-        for function, found in zip(members, _feature_values(members, points, sums), strict=True)
+        for function, found in zip(members, _feature_values(members, points), strict=True)
     }
     return [known[id(f)] if id(f) in known else f.values(points, sums) for f in functions]
 
@@ -269,11 +270,11 @@ def _leaves(term: Term) -> Iterator[tuple[FeatureLeaf, tuple[int, ...]]]:
         yield leaf, columns
 
 
-def term_features(term: Term, points: FloatArray, sums: Sums = REFERENCE) -> FloatArray:
+def term_features(term: Term, points: FloatArray) -> FloatArray:
     """sqrt(c) times the row-wise tensor product of the leaves' features; (N, D) -> (N, m)."""
     total = np.full((points.shape[0], 1), math.sqrt(term.coefficient))
     for leaf, columns in _leaves(term):
-        phi = sums.features(leaf, points[:, columns])
+        phi = leaf.features(points[:, columns])
         total = phi * total if total.shape[1] == 1 else (total[:, :, None] * phi[:, None, :]).reshape(len(points), -1)
     return total
 

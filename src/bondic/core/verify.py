@@ -24,7 +24,7 @@ from bondic.core.codec import decode
 from bondic.core.columns import Columns
 from bondic.core.dual import proof as dual
 from bondic.core.errors import BondicError, VerificationError, clean_text, refuse
-from bondic.core.kernels import features, leaves, series
+from bondic.core.kernels import features, leaves
 from bondic.core.kernels.normal_form import Layout
 from bondic.core.printed import interval_text, last_digit
 from bondic.core.proof import (
@@ -48,7 +48,7 @@ from bondic.core.sums.reference import REFERENCE
 from bondic.core.terms import ValueRange
 
 KNOWN = (
-    dual, sequential, propensities, cells, paired, separate, plan, control, balls, features, leaves, series,
+    dual, sequential, propensities, cells, paired, separate, plan, control, balls, features, leaves,
 )  # fmt: skip
 """What a certificate can name is registered by these modules: proofs, and what they are written with."""
 UserFunctions = Mapping[str, Callable[..., Any]]

@@ -5,10 +5,7 @@
 part p of row block i: PART columns from the block's own first column on, so that every pair is met once;
 factor 1 within the block, which is symmetric itself, and 2 beyond it. Between two sets of points the columns begin where the
 second set does, and the factor is 2. A thread has the sums of some rows and goes through the columns, which are the same for all:
-a sum in a register meets one rounding per column until it is handed over to float64.
-
-What limits float32 is the number of instructions: 2 d + 1 and one 2^t a pair, of which a multiprocessor issues 128 a clock. The
-units for 2^t are then busy three fifths of the time, and 2^t by multiplications would be slower.
+a sum in a register meets one rounding per column until it is handed over.
 """
 
 from __future__ import annotations
@@ -28,10 +25,10 @@ _WIDEST = 2
 """Weight columns in one pass."""
 PART = 16_384
 _ROWS, _STEP, _FLUSH = 256, 8, 64
-"""Rows of a block, one warp; columns at a time; columns that are added in registers before float64 takes over. The fastest of
+"""Rows of a block, one warp; columns at a time; columns that are added in one register before the next sum. The fastest of
 several on an H200."""
 _MAX_AXES = 8
-"""With more coordinates in float64, and 256 rows, registers run out: half as many rows then."""
+"""With more coordinates, and 256 rows, registers run out: half as many rows then."""
 _LAUNCH = 3e11
 """Pairs between two looks at the keyboard."""
 
@@ -42,37 +39,34 @@ _C6, _C7, _C8, _C9, _C10 = (tl.constexpr(c) for c in power.COEFFICIENTS[5:])
 
 @triton.jit
 def _power_of_two(t):  # type: ignore[no-untyped-def]
-    """2^t: module power in float64, the chip's own in float32."""
-    if t.dtype == tl.float64:
-        shifted = t + _SHIFTER
-        r = t - (shifted - _SHIFTER)
-        p = r * _C10 + _C9
-        p = r * p + _C8
-        p = r * p + _C7
-        p = r * p + _C6
-        p = r * p + _C5
-        p = r * p + _C4
-        p = r * p + _C3
-        p = r * p + _C2
-        p = r * p + _C1
-        p = r * p + 1.0
-        bits = p.to(tl.int64, bitcast=True) + (shifted.to(tl.int64, bitcast=True) << 52)
-        return bits.to(tl.float64, bitcast=True)
-    return tl.exp2(t)
+    """2^t: module power."""
+    shifted = t + _SHIFTER
+    r = t - (shifted - _SHIFTER)
+    p = r * _C10 + _C9
+    p = r * p + _C8
+    p = r * p + _C7
+    p = r * p + _C6
+    p = r * p + _C5
+    p = r * p + _C4
+    p = r * p + _C3
+    p = r * p + _C2
+    p = r * p + _C1
+    p = r * p + 1.0
+    bits = p.to(tl.int64, bitcast=True) + (shifted.to(tl.int64, bitcast=True) << 52)
+    return bits.to(tl.float64, bitcast=True)
 
 
 @triton.jit
 def _strip(  # type: ignore[no-untyped-def]
     points, weights, size, own, begin,
-    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, STEP: tl.constexpr,
-    FLUSH: tl.constexpr,
+    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, BM: tl.constexpr, STEP: tl.constexpr, FLUSH: tl.constexpr,
 ):  # fmt: skip
-    """sum_b k(z_a, z_b) u_wb over FLUSH columns from `begin` on for every row a, one after the other in registers of DTYPE.
+    """sum_b k(z_a, z_b) u_wb over FLUSH columns from `begin` on for every row a, one after the other in registers.
 
     Coordinates (size, axes): those of a column are numbers that all rows share. -|x - y|^2 begins with 0 - d^2, one
     instruction; a sign of its own would be another one.
     """
-    zero = tl.zeros((BM,), DTYPE)
+    zero = tl.zeros((BM,), tl.float64)
     one = zero
     two = zero
     for start in range(begin, begin + FLUSH, STEP):
@@ -87,14 +81,14 @@ def _strip(  # type: ignore[no-untyped-def]
             one += k * tl.load(weights + start + ahead)
             if WIDTH > 1:
                 two += k * tl.load(weights + size + start + ahead)
-    return one.to(tl.float64), two.to(tl.float64)
+    return one, two
 
 
 @triton.jit
 def _symmetric(  # type: ignore[no-untyped-def]
     points, weights, out, size, others, first, blocks, parts,
-    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, STEP: tl.constexpr,
-    FLUSH: tl.constexpr, PART: tl.constexpr,
+    AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, BM: tl.constexpr, STEP: tl.constexpr, FLUSH: tl.constexpr,
+    PART: tl.constexpr,
 ):  # fmt: skip
     """One part of one row block; the formula is at the head of the module. `others`: where a second set begins, or 0."""
     block = first + tl.program_id(0)
@@ -111,28 +105,15 @@ def _symmetric(  # type: ignore[no-untyped-def]
     one = tl.zeros((BM,), tl.float64)
     two = tl.zeros((BM,), tl.float64)
     for start in range(begin, end, FLUSH):
-        more = _strip(points, weights, size, own, start, AXES, WIDTH, CUT, DTYPE, BM, STEP, FLUSH)
+        more = _strip(points, weights, size, own, start, AXES, WIDTH, CUT, BM, STEP, FLUSH)
         factor = tl.where((others == 0) & (start < top + BM), 1.0, 2.0).to(tl.float64)
         one += factor * more[0]
         two += factor * more[1]
     place = out + part * blocks + block
-    tl.store(place, tl.sum(one * tl.load(weights + rows).to(tl.float64), axis=0))
+    tl.store(place, tl.sum(one * tl.load(weights + rows), axis=0))
     if WIDTH > 1:
-        total = tl.sum(two * tl.load(weights + size + rows).to(tl.float64), axis=0)
+        total = tl.sum(two * tl.load(weights + size + rows), axis=0)
         tl.store(place + parts * blocks, total)
-
-
-@triton.jit
-def _powers(values, out, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + place, _power_of_two(tl.load(values + place, mask=place < count)), mask=place < count)
-
-
-def power_of_two(t: torch.Tensor) -> torch.Tensor:
-    """2^t as the kernels compute it, to be checked."""
-    out = torch.empty_like(t)
-    _powers[(triton.cdiv(t.numel(), 1024),)](t, out, t.numel(), BLOCK=1024)
-    return out
 
 
 def chain(count: int) -> tuple[int, float]:
@@ -145,7 +126,7 @@ def chain(count: int) -> tuple[int, float]:
 def symmetric(rows: torch.Tensor, columns: torch.Tensor, *, cut: bool, report: Callable[[float], None]) -> FloatArray:
     """Totals of u_iw 2^-|z_i - z_j|^2 u_jw, every pair once or twice: (blocks, columns).
 
-    Coordinates (n, axes) and weights (n, width) of one type; `cut`: squares may be too large for 2^-t.
+    Coordinates (n, axes) and weights (n, width) in float64; `cut`: squares may be too large for 2^-t.
     """
     return _passes(_whole_blocks(rows), _whole_blocks(columns).T, 0, cut, report)
 
@@ -181,7 +162,7 @@ def _pass(
     points: torch.Tensor, weights: torch.Tensor, others: int, cut: bool, report: Callable[[float], None]
 ) -> torch.Tensor:
     """Coordinates (size, axes) and weights (width, size) of whole blocks -> (blocks, width), parts added in any order."""
-    side = _ROWS // 2 if points.dtype == torch.float64 and points.shape[1] > _MAX_AXES else _ROWS
+    side = _ROWS // 2 if points.shape[1] > _MAX_AXES else _ROWS
     width, size = weights.shape
     blocks, parts = (others or size) // side, math.ceil((size - others) / PART)
     out = torch.zeros((width, parts, blocks), dtype=torch.float64, device=points.device)
@@ -189,8 +170,7 @@ def _pass(
     for first in range(0, blocks, step):
         _symmetric[(min(step, blocks - first), parts)](
             points, weights, out, size, others, first, blocks, parts,
-            AXES=points.shape[1], WIDTH=width, CUT=cut, DTYPE=tl.float64 if points.dtype == torch.float64 else tl.float32,
-            BM=side, STEP=_STEP, FLUSH=_FLUSH, PART=PART, num_warps=1, num_stages=1,
+            AXES=points.shape[1], WIDTH=width, CUT=cut, BM=side, STEP=_STEP, FLUSH=_FLUSH, PART=PART, num_warps=1, num_stages=1,
         )  # fmt: skip
         torch.cuda.synchronize(points.device)
         done = min(first + step, blocks) / blocks

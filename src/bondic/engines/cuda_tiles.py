@@ -35,11 +35,9 @@ SMALL_SIDE = 512
 
 
 def power_of_two(t: torch.Tensor) -> torch.Tensor:
-    """2^t in float64, -LARGEST <= t <= 0, relative error at most EXP_ULP U; float32: the library's own."""
+    """2^t in float64, -LARGEST <= t <= 0, relative error at most EXP_ULP U."""
     import torch
 
-    if t.dtype == torch.float32:
-        return torch.exp2(t)
     shifted = t + power.SHIFTER
     r = t - (shifted - power.SHIFTER)
     p = torch.full_like(r, power.COEFFICIENTS[-1])
@@ -101,7 +99,7 @@ def symmetric(
         own = slice(top, top + side)
         for left in range(top, count, side):
             other = slice(left, left + side)
-            part = values(rows[own], rows[other], recipe).to(torch.float64) @ columns[other]
+            part = values(rows[own], rows[other], recipe) @ columns[other]
             out.append((columns[own] * part).sum(dim=0) * (1.0 if left == top else 2.0))
         done = min(top + side, count) / count
         report(min(1.0, done * (2.0 - done)))
@@ -117,5 +115,5 @@ def crossed(x: torch.Tensor, y: torch.Tensor, recipe: Recipe, columns: torch.Ten
     for top in range(0, x.shape[0], side):
         for left in range(0, y.shape[0], side):
             other = slice(left, left + side)
-            out[top : top + side] += values(x[top : top + side], y[other], recipe).to(torch.float64) @ columns[other]
+            out[top : top + side] += values(x[top : top + side], y[other], recipe) @ columns[other]
     return np.asarray(out.cpu().numpy())

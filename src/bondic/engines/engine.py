@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from bondic.core.bounded import TINY, FloatArray, U
-from bondic.core.kernels.base import FeatureLeaf
+from bondic.core.bounded import FloatArray
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines.threads import Threads
@@ -21,64 +20,40 @@ from bondic.engines.threads import Threads
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is known before the first point is added; `columns` where `points` are all there will be."""
+    """What is known before the first point is added."""
 
     count: int  # points in all, exactly or about
     points: FloatArray  # (m, D), all of them or some
-    columns: FloatArray | None  # (m, C), embedded weights
-    groups: int  # weightings; column c belongs to weighting c // (C / groups)
-    width: int  # C
+    width: int  # of the embedded weights
     executor: Threads
+    whole: bool = False  # `points` are all there will be
     progress: Progress | None = None
-    notes: dict[str, Any] = field(default_factory=dict)  # what an engine found while it looked at its cost
-
-    @property
-    def whole(self) -> bool:
-        return self.columns is not None
-
-
-def scaled(share: Share, factor: float) -> Share:
-    """The share of factor * K."""
-    if factor == 1.0:
-        return share
-    totals, raised = factor * share.totals, factor * (1 + 4 * U)
-    lost = U * np.abs(totals).sum(axis=0) * (1 + 2 * len(totals) * U) + len(totals) * TINY
-    return Share(totals, share.relative * raised, share.masses, share.absolute * raised + lost)
 
 
 class Partial(ABC):
-    """One term summed over all points: these are added, then the pass is ended, and again as long as it `wants_more`."""
-
-    wants_more = True
-    is_serializable = False
-    """Whether forks of this pass can be made and merged, here or in another process; else the points have to come here."""
+    """One term summed over all points, which are added batch by batch."""
 
     @abstractmethod
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         """Points (N, D), N > 0, with embedded columns (N, C)."""
 
-    def end_pass(self) -> None:
-        self.wants_more = False
-
     @abstractmethod
-    def values(self) -> list[Share]:
-        """Shares of u_c^T K u_c, coefficient included."""
+    def value(self) -> Share:
+        """u_c^T K u_c of all points that were added, coefficient included."""
 
     def close(self) -> None:  # noqa: B027  nothing lies outside memory unless a subclass says so
         """Give back what lies outside memory."""
 
 
 class Serializable(Partial):
-    """A fork sees other points of the same pass; merged back before the pass ends, both are as good as one that saw all.
+    """A fork sees other points; merged back, both are as good as one that saw all.
 
     It is pickled on its way to another process, and back.
     """
 
-    is_serializable = True
-
     @abstractmethod
     def fork(self) -> Self:
-        """An empty one for this pass."""
+        """An empty one."""
 
     @abstractmethod
     def merge(self, other: Self) -> None:
@@ -88,16 +63,16 @@ class Serializable(Partial):
 class Collected(Partial):
     """Points are kept and summed at the end, all together."""
 
-    def __init__(self, survey: Survey, finish: Callable[[FloatArray, FloatArray], list[Share]]) -> None:
+    def __init__(self, survey: Survey, finish: Callable[[FloatArray, FloatArray], Share]) -> None:
         self._width, self._finish = survey.width, finish
         self._parts: list[tuple[FloatArray, FloatArray]] = []
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         self._parts.append((points, columns))
 
-    def values(self) -> list[Share]:
+    def value(self) -> Share:
         if not self._parts:
-            return [Share(np.zeros((1, self._width)), 0.0)]
+            return Share(np.zeros((1, self._width)), 0.0)
         if len(self._parts) == 1:
             return self._finish(*self._parts[0])
         return self._finish(*(np.concatenate([part[k] for part in self._parts]) for k in (0, 1)))
@@ -119,9 +94,4 @@ class Engine(ABC):
     def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Threads) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""
         del term, x, y, columns, executor
-        return None
-
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray | None:
-        """`leaf.features(x)` in another way, off by no more than `leaf.feature_error`; None: this engine has none."""
-        del leaf, x
         return None

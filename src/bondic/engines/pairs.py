@@ -59,11 +59,11 @@ def sum_error(count: int) -> float:
 
 
 PAIR = 9.0
-"""A pair costs this and 1 more per weight column; the unit is about 0.09 ns of a 2.8 GHz core (benchmarks/engines.py)."""
+"""A pair costs this and 1 more per weight column; the unit is about 0.09 ns of a 2.8 GHz core (benchmarks/pairs.py)."""
 
 
 def pair_cost(count: int, columns: int) -> float:
-    """All pairs, in that unit; measured by benchmarks/estimate.py and benchmarks/engines.py."""
+    """All pairs, in that unit; measured by benchmarks/estimate.py and benchmarks/pairs.py."""
     return 0.5 * count * count * (PAIR + columns)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from bondic.core.bounded import FloatArray, U
-from bondic.core.kernels.base import FeatureLeaf
-from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Crossed, Progress, Share
 from bondic.engines import pairs
@@ -16,7 +14,6 @@ from bondic.engines.recipes import ProductPlan, certain, joined_gaussian, plan, 
 from bondic.engines.recipes import labels as labels_of
 from bondic.engines.spool import Direct
 from bondic.engines.threads import Threads
-from bondic.engines.waves import wave_features
 
 
 def block_sums(
@@ -99,6 +96,3 @@ class Pairs(Direct):
             return None
         values = term.coefficient * cross_sums(planned, x, y, columns, executor=executor)
         return Crossed(values, planned.bounds(x, y)[1], pairs.TILE + y.shape[0] // pairs.TILE)
-
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray | None:
-        return wave_features(leaf, x) if type(leaf) is RandomFeatures else None

@@ -51,16 +51,16 @@ class Direct(Engine):
         return Share(np.array([[2.0 * value.mid for value in found]]), relative, absolute=absolute)
 
     def begin(self, term: Term, survey: Survey) -> Partial:
-        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
+        def finish(points: FloatArray, columns: FloatArray) -> Share:
             rows = len(points)
             if rows <= self.block:
-                return [self.own(term, points, columns, survey.executor, survey.progress)]
+                return self.own(term, points, columns, survey.executor, survey.progress)
 
             def block(index: int) -> PointBlock:
                 part = slice(index * self.block, (index + 1) * self.block)
                 return points[part], columns[part]
 
-            return [sum_blocks(self, term, rows, block, survey.executor, survey.progress)]
+            return sum_blocks(self, term, rows, block, survey.executor, survey.progress)
 
         return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
 
@@ -127,21 +127,17 @@ class Spooled(Partial):
         self._engine, self._term, self._survey = engine, term, survey
         self._file = tempfile.TemporaryFile(prefix="bondic-")  # noqa: SIM115  closed by `close`, unlinked at once
         self._rows, self._dimension = 0, 0
-        self._result: list[Share] = []
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         self._dimension = points.shape[1]
         np.ascontiguousarray(np.hstack([points, columns])).tofile(self._file)
         self._rows += points.shape[0]
 
-    def end_pass(self) -> None:
-        self.wants_more = False
-        if self._rows:
-            self._file.flush()
-            survey = self._survey
-            self._result = [sum_blocks(self._engine, self._term, self._rows, self._block, survey.executor)]
-        else:
-            self._result = [Share(np.zeros((1, self._survey.width)), 0.0)]
+    def value(self) -> Share:
+        if not self._rows:
+            return Share(np.zeros((1, self._survey.width)), 0.0)
+        self._file.flush()
+        return sum_blocks(self._engine, self._term, self._rows, self._block, self._survey.executor)
 
     def _block(self, index: int) -> PointBlock:
         width = self._dimension + self._survey.width
@@ -150,9 +146,6 @@ class Spooled(Partial):
         self._file.seek(first * width * 8)
         block = np.fromfile(self._file, dtype=np.float64, count=rows * width).reshape(rows, width)
         return np.ascontiguousarray(block[:, : self._dimension]), np.ascontiguousarray(block[:, self._dimension :])
-
-    def values(self) -> list[Share]:
-        return self._result
 
     def close(self) -> None:
         self._file.close()

@@ -3,8 +3,7 @@
 | engine | cost in units of a pair and a weight column | good for |
 |---|---|---|
 | constant, features | n | terms whose sums are linear in the points: constants, single leaves with explicit features |
-| pairs | n^2 / 2 | small n, or everything near everything in many dimensions |
-| series | n times features, far points by pairs | wide bandwidths, few dimensions |
+| pairs | n^2 / 2 | everything else |
 | cuda | n^2 / 2 on a GPU | everything, where there is one and it is named |
 
 The cheapest is taken; that decides cost and radius, every engine encloses the same numbers.
@@ -68,10 +67,10 @@ class _ConstantSum(Serializable):
     def merge(self, other: Self) -> None:
         self._sums += other._sums
 
-    def values(self) -> list[Share]:
+    def value(self) -> Share:
         """Two roundings of each sum, twice because it is squared; two products."""
         sums = _totals(np.array(self._sums).reshape(-1, self._width))
-        return [Share(self._term.coefficient * sums[None] * sums, self._term.coefficient * (1 + 1e-12) * 8 * U)]
+        return Share(self._term.coefficient * sums[None] * sums, self._term.coefficient * (1 + 1e-12) * 8 * U)
 
 
 class Features(Engine):
@@ -116,22 +115,19 @@ class _FeatureSum(Serializable):
             self._raise(other._size, other._error)
             self._gather(other._embedded, other._blocks)
 
-    def values(self) -> list[Share]:
+    def value(self) -> Share:
         """Blocks are added in sequence: (block + number of blocks) roundings, twice because it is squared."""
         if self._embedded is None:
-            return [Share(np.zeros((1, self._width)), 0.0)]
+            return Share(np.zeros((1, self._width)), 0.0)
         dimension = self._embedded.shape[1]
         summation = 2.02 * (BLOCK + self._blocks + 8 + dimension) * U * np.sqrt(dimension)
         totals = self._term.coefficient * np.sum(self._embedded * self._embedded, axis=1)[None]
-        return [Share(totals, float(self._error + self._size * summation))]
+        return Share(totals, float(self._error + self._size * summation))
 
 
-EngineName = Literal["auto", "pairs", "series", "reference", "cuda", "cuda32"]
-"""How Gaussian terms are summed; other terms have one way only.
-
-`series` falls back to all pairs where it would need too many features or cannot resolve the result; `reference`
-is the definition, slow. `cuda` does all pairs on a GPU (extra cuda), `cuda32` with the larger certified
-error of float32.
+EngineName = Literal["auto", "pairs", "reference", "cuda"]
+"""How sums over pairs are made: `auto` and `pairs` by compiled code, `reference` from the definition, slow; `cuda` on a GPU
+(extra cuda).
 """
 
 
@@ -146,21 +142,15 @@ def named_engines(name: str) -> tuple[Engine, ...]:
     check_name(name)
     if name == "reference":
         return (Constants(), Features(), NumpyPairs())
-    if name in ("cuda", "cuda32"):
+    if name == "cuda":
         from bondic.engines.cuda import Cuda  # needs torch, and nothing that is compiled here
 
-        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), NumpyPairs())
+        return (Constants(), Features(), Cuda(), NumpyPairs())
     if name == "auto" and not _compiles():
         return _without_numba()
     from bondic.engines.products import Pairs
-    from bondic.engines.series import Series
 
-    fast: dict[str, tuple[Engine, ...]] = {
-        "auto": (Series(),),
-        "series": (Series(always=True),),
-        "pairs": (),
-    }
-    return (Constants(), Features(), Pairs(), NumpyPairs(), *fast[name])
+    return (Constants(), Features(), Pairs(), NumpyPairs())
 
 
 def _compiles() -> bool:

@@ -7,7 +7,6 @@ stored, so a log gives the same bits whether it is held in memory or read in bat
 from __future__ import annotations
 
 import concurrent.futures
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 
 from bondic.core.bounded import Enclosure, FloatArray
 from bondic.core.errors import InvalidInput
-from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
+from bondic.core.kernels.base import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.forms import Charges, Crossed, Progress, Sums, embedded
 from bondic.core.sums.measure import Measure, Source
@@ -29,39 +28,15 @@ from bondic.engines.threads import Serial, Threads, in_order
 
 
 @dataclass(frozen=True, eq=False)
-class Added:
-    """What one part adds."""
-
-    charges: Charges
-    digest: str  # of points and weights
-    forks: tuple[Partial | None, ...] = ()  # of every sum that travels; none for a part without weights
-
-    @staticmethod
-    def of(terms: tuple[Term, ...], batch: Measure) -> tuple[Added, FloatArray, FloatArray]:
-        """The charges, with distinct points and their weights."""
-        charges, points, weights = Charges.of(terms, batch)
-        digest = hashlib.blake2b()
-        for array in (batch.points, batch.weights):
-            digest.update(np.ascontiguousarray(array).data)
-        return Added(charges, digest.hexdigest()), points, weights
-
-
-@dataclass(frozen=True, eq=False)
 class Pass:
-    """One pass over the points. Where all sums travel it can be pickled, and another process does the same.
+    """The sums of all terms. Where all of them travel it can be pickled, and another process does the same.
 
     Parts are added to forks of their own, wherever that is done, and merged in their order: where a part was added up leaves no
     trace.
     """
 
     terms: tuple[Term, ...]
-    sums: tuple[
-        Partial | None, ...
-    ]  # empty forks, or the sums themselves where points have to come to them; None: done
-
-    @staticmethod
-    def of(terms: tuple[Term, ...], partials: list[Partial]) -> Pass:
-        return Pass(terms, tuple(_forked(part) if part.wants_more else None for part in partials))
+    sums: tuple[Partial, ...]  # empty forks, or the sums themselves where points have to come to them
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         check_elementary_functions()
@@ -69,58 +44,21 @@ class Pass:
 
     @property
     def is_serializable(self) -> bool:
-        return all(part is None or part.is_serializable for part in self.sums)
+        return all(isinstance(part, Serializable) for part in self.sums)
 
-    def add(self, batch: Measure) -> Added:
-        """What a part adds; sums whose points have to come to them take them at once."""
-        added, points, weights = Added.of(self.terms, batch)
+    def add(self, batch: Measure) -> tuple[Charges, tuple[Partial, ...]]:
+        """What a part is charged, and its forks (none without weights); sums that do not travel take the points at once."""
+        charges, points, weights = Charges.of(self.terms, batch)
         if not points.shape[0]:
-            return added
-        forks = tuple(None if part is None else _forked(part) for part in self.sums)
+            return charges, ()
+        forks = tuple(_forked(part) for part in self.sums)
         for term, fork in zip(self.terms, forks, strict=True):
-            if fork is not None:
-                fork.add(points, embedded(term, weights))
-        return Added(added.charges, added.digest, forks)
+            fork.add(points, embedded(term, weights))
+        return charges, forks
 
 
 def _forked(part: Partial) -> Partial:
-    return part.fork() if part.is_serializable and isinstance(part, Serializable) else part
-
-
-class Account:
-    """What the points of all passes are charged; every pass has to see the same ones."""
-
-    def __init__(self, terms: tuple[Term, ...]) -> None:
-        self.terms = terms
-        self._charges: Charges | None = None
-        self._digest, self._before = hashlib.blake2b(), b""
-
-    @property
-    def count(self) -> int:
-        """Points of the first pass, so far."""
-        return 0 if self._charges is None else self._charges.count
-
-    def take(self, added: Added, *, first: bool, partials: list[Partial] | None = None) -> None:
-        """A part, which is charged in the first pass; every sum takes over what its fork has seen."""
-        self._digest.update(added.digest.encode())
-        if first:
-            self._charges = added.charges if self._charges is None else self._charges.plus(added.charges)
-        for part, fork in zip(partials or (), added.forks, strict=False):
-            if isinstance(part, Serializable) and isinstance(fork, Serializable) and fork is not part:
-                part.merge(fork)
-
-    def end_pass(self) -> None:
-        """Sums from several passes belong together only if all passes saw the same points and weights."""
-        if self._before not in (b"", self._digest.digest()):
-            raise InvalidInput(
-                "Points or weights changed between two passes over the log. A policy has to return the same answers for the "
-                "same states: draw actions from the `rng` that it gets, or load the log (the policy is then evaluated once)."
-            )
-        self._before, self._digest = self._digest.digest(), hashlib.blake2b()
-
-    def total(self, partials: list[Partial]) -> list[Enclosure]:
-        assert self._charges is not None, "a stream has at least one batch"
-        return self._charges.total(self.terms, [part.values() for part in partials])
+    return part.fork() if isinstance(part, Serializable) else part
 
 
 S = TypeVar("S")
@@ -178,55 +116,53 @@ class EngineSums(Sums):
     def squares(self, terms: tuple[Term, ...], source: Source, progress: Progress | None = None) -> list[Enclosure]:
         """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error for every weighting v of the source."""
         check_elementary_functions()
-        account = Account(terms)
         if _numbers(source.count, source.dimension, source.groups * source.slots) <= MAX_HELD:
-            return self._held(account, source, progress)
-        return self._streamed(account, source, progress)
+            return self._held(terms, source, progress)
+        return self._streamed(terms, source, progress)
 
-    def _held(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
-        added, points, weights = Added.of(account.terms, Measure.joined(source.batches()))
-        account.take(added, first=True)
+    def _held(self, terms: tuple[Term, ...], source: Source, progress: Progress | None) -> list[Enclosure]:
+        charges, points, weights = Charges.of(terms, Measure.joined(source.batches()))
         if not points.shape[0]:  # points without weight add exactly nothing
             return [Enclosure(0.0)] * source.groups
-        count, executor = points.shape[0], self._executor()
-        surveys = []
-        for term in account.terms:
-            columns = embedded(term, weights)
-            surveys.append(Survey(count, points, columns, source.groups, columns.shape[1], executor, progress))
-        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
-        with _begun(account, engines, surveys) as partials:
-            while wanting := [
-                (part, survey) for part, survey in zip(partials, surveys, strict=True) if part.wants_more
-            ]:
-                for part, survey in wanting:
-                    assert survey.columns is not None
-                    part.add(points, survey.columns)
-                    part.end_pass()
-            return account.total(partials)
+        columns = [embedded(term, weights) for term in terms]
+        executor = self._executor()
+        surveys = [Survey(len(points), points, part.shape[1], executor, True, progress) for part in columns]
+        with self._begun(terms, surveys) as partials:
+            for partial, part in zip(partials, columns, strict=True):
+                partial.add(points, part)
+            return charges.total(terms, [part.value() for part in partials])
 
-    def _streamed(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
-        """All terms in as few readings as they want; every part is added to forks of its own, here or elsewhere."""
-        sample, executor, groups = source.sample(), self._executor(), source.groups
-        widths = [groups * term.embedding.shape[1] for term in account.terms]
-        surveys = [Survey(source.count, sample, None, groups, width, executor) for width in widths]
-        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
-        with _begun(account, engines, surveys) as partials:
-            first = True
-            while first or any(part.wants_more for part in partials):
-                reading = Pass.of(account.terms, partials)
-                for added in self._added(source, reading):
-                    account.take(added, first=first, partials=partials)
-                    if progress is not None:
-                        progress(min(1.0, account.count / max(source.count, 1)) if first else 1.0)
-                account.end_pass()
-                for part in partials:
-                    if part.wants_more:
-                        part.end_pass()
-                first = False
-            return account.total(partials)
+    def _streamed(self, terms: tuple[Term, ...], source: Source, progress: Progress | None) -> list[Enclosure]:
+        """All terms in one reading; every part is added to forks of its own, here or elsewhere."""
+        sample, executor = source.sample(), self._executor()
+        widths = [source.groups * term.embedding.shape[1] for term in terms]
+        surveys = [Survey(source.count, sample, width, executor) for width in widths]
+        charges: Charges | None = None
+        with self._begun(terms, surveys) as partials:
+            for more, forks in self._added(source, Pass(terms, tuple(map(_forked, partials)))):
+                charges = more if charges is None else charges.plus(more)
+                for part, fork in zip(partials, forks, strict=False):
+                    if isinstance(part, Serializable) and isinstance(fork, Serializable):
+                        part.merge(fork)
+                if progress is not None:
+                    progress(min(1.0, charges.count / max(source.count, 1)))
+            assert charges is not None, "a stream has at least one batch"
+            return charges.total(terms, [part.value() for part in partials])
 
-    def _added(self, source: Source, reading: Pass) -> Iterator[Added]:
-        """What every batch of one pass adds; batches that other processes make are added up there, where that is possible."""
+    @contextmanager
+    def _begun(self, terms: tuple[Term, ...], surveys: list[Survey]) -> Iterator[list[Partial]]:
+        """A sum of every term by its cheapest engine; what lies outside memory is given back at the end."""
+        partials: list[Partial] = []
+        try:
+            for term, survey in zip(terms, surveys, strict=True):
+                partials.append(self._choose(term, survey).begin(term, survey))
+            yield partials
+        finally:
+            for part in partials:
+                part.close()
+
+    def _added(self, source: Source, reading: Pass) -> Iterator[tuple[Charges, tuple[Partial, ...]]]:
+        """What every batch adds; batches that other processes make are added up there, where that is possible."""
         if self.remote and reading.is_serializable:
             return source.each(reading.add)
         return in_order(reading.add, source.batches(), self._executor().workers if reading.is_serializable else 1)
@@ -249,19 +185,11 @@ class EngineSums(Sums):
                 return found
         raise _no_engine_error(term, self._engines())
 
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
-        """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
-        for engine in self._engines():
-            found = engine.features(leaf, x)
-            if found is not None:
-                return found
-        return leaf.features(x)
-
     def seconds(self, terms: tuple[Term, ...], count: int, points: FloatArray) -> float:
         """About how long one core needs for the sum over `count` different points, of which these are some."""
         total = 0.0
         for term in terms:
-            survey = Survey(count, points, None, 1, term.embedding.shape[1], self._executor())
+            survey = Survey(count, points, term.embedding.shape[1], self._executor())
             total += self._choose(term, survey).cost(term, survey) or 0.0
         return SECONDS * total
 
@@ -286,19 +214,6 @@ class EngineSums(Sums):
         if executor is not None and rows.kept is None:
             return executor.over_blocks(task, rows.sent(raw=False))
         return self.in_order(task, rows.batches())
-
-
-@contextmanager
-def _begun(account: Account, engines: list[Engine], surveys: list[Survey]) -> Iterator[list[Partial]]:
-    """A sum of every term; what lies outside memory is given back at the end."""
-    partials: list[Partial] = []
-    try:
-        for term, engine, survey in zip(account.terms, engines, surveys, strict=True):
-            partials.append(engine.begin(term, survey))
-        yield partials
-    finally:
-        for part in partials:
-            part.close()
 
 
 STANDARD = EngineSums()

@@ -34,7 +34,7 @@ def effort_words(problem: Rows, choices: Choices, radius: Radius | None, planned
     landmarks, seconds = landmarks_at_most(rows, room(problem)), 0.0
     if radius is not None:  # a table, and numbers of which nothing is stated, need no sums over points
         first = problem.first_block()
-        kernel = default_value_kernel(first, choices, planned=rows)
+        kernel = default_value_kernel(first, choices)
         seconds = seconds_of_sums(kernel, problem.layout, first.some_points(MIN_ROWS), rows)
     seconds = (seconds + _STEP * rows * landmarks**2) / cores()
     if seconds < _WORTH_SAYING:

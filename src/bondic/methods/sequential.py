@@ -288,7 +288,7 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned, self.advanced)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, self.advanced)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
             raise TunedOnCertifiedRows(

@@ -209,7 +209,7 @@ def _pick(method: Dual, problem: Rows, pilot: Rows, requested: int, kind: StateK
     if _table_weights(method, kind):
         return pick_table(pilot, ahead, _box(pilot), method.advanced.constant_share)
     plain = default_instruments(problem, pilot, method.choices, kind.columns, method.advanced)
-    kernel = default_value_kernel(pilot, method.choices, kind.columns, ahead)
+    kernel = default_value_kernel(pilot, method.choices, kind.columns)
     ball, _ = paper_ball(pilot, kernel, plain, limits)  # only ranks candidates: whatever Q is, any W is valid
     return pick_instruments(pilot, ahead, ball, method.choices, kind.columns, method.advanced)
 

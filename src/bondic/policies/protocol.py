@@ -17,7 +17,7 @@ PROBABILITY_TOLERANCE = 1e-6
 """Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalized row."""
 FLOAT32_TOLERANCE = 1e-4
 """Sums of probabilities that a model computed in single precision are off by less; anything beyond is no rounding error."""
-_LOGITS = "logits become probabilities by SoftmaxPolicy(function), or output='logits' (--with policy_output=logits) for a model."
+_LOGITS = "logits become probabilities by SoftmaxPolicy(function)."
 
 
 @runtime_checkable

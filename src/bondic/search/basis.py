@@ -20,7 +20,6 @@ from bondic.core.functions import ExpansionFunction, FeatureFunction, Function, 
 from bondic.core.kernels.base import FeatureLeaf, Kernel
 from bondic.core.kernels.normal_form import Layout, Term, normal_form
 from bondic.engines.recipes import joined_gaussian
-from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
 from bondic.search.actions import Cap, action_groups, shared_columns
 
@@ -91,7 +90,7 @@ class TermBasis:
     def raw(self, points: FloatArray) -> FloatArray:
         """Features, or kernel values at the landmarks: (N, m). `finish` turns sums of these into coordinates."""
         if self.landmarks is None:
-            return term_features(self.term, points, STANDARD)
+            return term_features(self.term, points)
         return kernel_block(self.term, points, self.landmarks)
 
     def finish(self, raw: FloatArray) -> FloatArray:
@@ -104,7 +103,7 @@ class TermBasis:
     def size(self) -> int:
         if self.landmarks is not None:
             return int(self.landmarks.shape[0])
-        return int(term_features(self.term, np.zeros((1, _width(self.term))), STANDARD).shape[1])
+        return int(term_features(self.term, np.zeros((1, _width(self.term)))).shape[1])
 
     def expansion(self, coordinates: FloatArray) -> TermExpansion:
         """The function with these coordinates (m, p) as an expansion on the landmarks."""

@@ -1,10 +1,4 @@
-"""W for a user who names none, and Q for one who states a radius: its kernel, and the radius rule of the paper.
-
-In few dimensions the sums of a Gaussian are linear in the rows. In more of them they go over all pairs, and a million rows would
-take hours. There its series stands in, cut at a degree: a kernel with explicit features, whose sums are linear in the rows and
-whose functions are functions of the Gaussian's space. At all but a hundredth of the points both kernels are within `_TOLERANCE`
-of each other.
-"""
+"""W for a user who names none, and Q for one who states a radius: its kernel, and the radius rule of the paper."""
 
 from __future__ import annotations
 
@@ -24,7 +18,6 @@ from bondic.core.kernels.base import Kernel
 from bondic.core.kernels.features import RandomFeatures
 from bondic.core.kernels.leaves import Constant, Dirac, Gaussian
 from bondic.core.kernels.normal_form import Layout, normal_form
-from bondic.core.kernels.series import GaussianSeries, feature_count, squared_norms
 from bondic.core.terms import ValueRange, range_at_all_times
 from bondic.engines.sums import STANDARD
 from bondic.rows import Rows
@@ -39,10 +32,6 @@ MIN_ROWS = 20_000
 """Below, every sum over pairs is a matter of seconds or minutes."""
 _SUMS = 3
 """Sums over all rows behind an interval: the initial distribution, and both ends."""
-_MAX_SECONDS = 600.0
-"""Of one core, for these sums."""
-_TOLERANCE = 0.1
-_MAX_FEATURES = 1000
 
 
 def expected_points(points: FloatArray, rows: int) -> int:
@@ -57,27 +46,6 @@ def expected_points(points: FloatArray, rows: int) -> int:
 def seconds_of_sums(kernel: Kernel, layout: Layout, points: FloatArray, rows: int) -> float:
     """About how long one core needs for the sums behind an interval with a Q of this kernel."""
     return _SUMS * STANDARD.seconds(normal_form(kernel, layout), expected_points(points, rows), points)
-
-
-def _near(points: FloatArray, kernel: Gaussian) -> FloatArray:
-    """Without the hundredth that is farthest from the mean, in bandwidths."""
-    norms = squared_norms((points - points.mean(axis=0)) / kernel.bandwidth)
-    return points[norms <= np.quantile(norms, 0.99)]
-
-
-def affordable(kernel: Gaussian, layout: Layout, points: FloatArray, rows: int) -> Gaussian | GaussianSeries:
-    """The Gaussian, or its series where the log is too long for it; the Gaussian all the same where no series is near it."""
-    whole = kernel * Dirac(on="action") if layout.discrete else kernel
-    if rows < MIN_ROWS or seconds_of_sums(whole, layout, points, rows) <= _MAX_SECONDS:
-        return kernel
-    columns = list(layout.columns(kernel.on))
-    try:
-        series = GaussianSeries.fit(
-            _near(points[:, columns], kernel), kernel.bandwidth, tolerance=_TOLERANCE, on=kernel.on
-        )
-    except InvalidInput:  # distances too large, as where columns hold names
-        return kernel
-    return series if feature_count(series.degree, len(columns)) <= _MAX_FEATURES else kernel
 
 
 PAPER: Literal["paper"] = "paper"
@@ -180,20 +148,13 @@ def default_instruments(
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
-def default_value_kernel(
-    problem: Rows, choices: Choices, names: tuple[int, ...] = (), planned: int | None = None
-) -> Kernel:
-    """k̃: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them.
-
-    Where the log is so long that sums of the Gaussian take too long, its series stands in. `planned` is the number of rows
-    that are to be certified; None: those of the problem.
-    """
+def default_value_kernel(problem: Rows, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
+    """k̃: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
     some, layout = problem.some_points(_SCALE_ROWS), problem.layout
     scales = measure_scales(some, layout.dimension, names)
     bandwidth = scales.bandwidth(choices.value_bandwidth)
     gaussian = Gaussian(bandwidth, on="state" if layout.discrete else "point")
-    local = affordable(gaussian, layout, some, len(problem.rows) if planned is None else planned)
-    return (local * Dirac(on="action") if layout.discrete else local) + Constant(1.0)
+    return (gaussian * Dirac(on="action") if layout.discrete else gaussian) + Constant(1.0)
 
 
 def check_radius(radius: object, ball: ValueClass | None = None) -> None:
@@ -279,7 +240,7 @@ class ChosenClass:
 
 
 def choose_class(
-    ball: Ball | None, radius: Radius | None, choices: Choices, pilot: Rows, planned: int, advanced: Advanced
+    ball: Ball | None, radius: Radius | None, choices: Choices, pilot: Rows, advanced: Advanced
 ) -> ChosenClass:
     """Q as stated; InvalidInput where nothing was.
 
@@ -296,7 +257,7 @@ def choose_class(
     if radius is None:
         refuse_unstated(pilot.layout)
     where = (pilot.rows.start, pilot.rows.stop), pilot.log_hash
-    kernel = default_value_kernel(pilot, choices, kind.columns, planned)
+    kernel = default_value_kernel(pilot, choices, kind.columns)
     plain = partial(default_instruments, pilot, pilot, choices, kind.columns, advanced)
     stated, note = ball_of_radius(radius, pilot, pilot, plain, kernel, where)
     return ChosenClass(stated, {"states": kind.description, "Q": note})

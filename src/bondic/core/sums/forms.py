@@ -31,7 +31,7 @@ from bondic.core.bounded import (
     upper_sum,
 )
 from bondic.core.errors import InvalidInput, NumericalError
-from bondic.core.kernels.base import FeatureLeaf, check_elementary_functions
+from bondic.core.kernels.base import check_elementary_functions
 from bondic.core.kernels.normal_form import Term
 from bondic.core.sums.measure import Measure, RowMeasures, Source, check_finite, merge_points
 
@@ -60,37 +60,23 @@ class Parted(Protocol[S_co]):
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """A share of u_c^T K u_c for every column c: the sum of totals[:, c], off by at most
+    """u_c^T K u_c for every column c: the sum of totals[:, c], off by at most relative * m_c^2 + absolute_c.
 
-        relative * left_c * right_c + absolute_c,
-
-    left and right the absolute weights of the points that meet (None: of all points). Columns are taken as exact.
+    m_c are the absolute weights of all points. Columns are taken as exact.
     """
 
     totals: FloatArray  # (parts, C)
     relative: float
-    masses: tuple[FloatArray, FloatArray] | None = None  # (C,) each, rounded up
     absolute: FloatArray | float = 0.0  # (C,)
 
 
-def enclose(shares: list[Share], groups: int, squares: list[float] | None = None) -> list[Enclosure]:
-    """Shares of one term -> one enclosure per group; parts and columns of a share are added exactly.
-
-    `squares` holds sum_c m_c^2 of every group, m_c the absolute weights of all points.
-    """
-    out = [Enclosure(0.0)] * groups
-    for share in shares:
-        absolute = np.broadcast_to(np.asarray(share.absolute), share.totals.shape[1:])
-        for g, columns in enumerate(np.split(np.arange(share.totals.shape[1]), groups)):
-            if share.masses is not None:
-                square = inflate(float(share.masses[0][columns] @ share.masses[1][columns]) * (1 + 1e-12))
-            else:
-                assert squares is not None
-                square = squares[g]
-            value = certified_sum(np.ascontiguousarray(share.totals[:, columns]))
-            spread = square * share.relative + float(absolute[columns].sum()) * (1 + columns.size * U)
-            found = Enclosure(value.mid, inflate(value.rad + spread))
-            out[g] = found if share is shares[0] else out[g] + found
+def enclose(share: Share, squares: list[float]) -> list[Enclosure]:
+    """One enclosure per group; `squares` holds sum_c m_c^2 of every group. Parts and columns are added exactly."""
+    out, absolute = [], np.broadcast_to(np.asarray(share.absolute), share.totals.shape[1:])
+    for square, columns in zip(squares, np.split(np.arange(share.totals.shape[1]), len(squares)), strict=True):
+        value = certified_sum(np.ascontiguousarray(share.totals[:, columns]))
+        spread = square * share.relative + float(absolute[columns].sum()) * (1 + columns.size * U)
+        out.append(Enclosure(value.mid, inflate(value.rad + spread)))
     return out
 
 
@@ -130,12 +116,12 @@ class Charges:
             np.maximum(self.sizes, other.sizes),
         )
 
-    def total(self, terms: tuple[Term, ...], shares: list[list[Share]]) -> list[Enclosure]:
+    def total(self, terms: tuple[Term, ...], shares: list[Share]) -> list[Enclosure]:
         """Terms added; weights that are off by a relative e move a square by (2 e + e^2) of its mass."""
         groups = len(self.given)
         totals, spread = [Enclosure(0.0)] * groups, 2 * self.relative + self.relative**2
         for term, size, share in zip(terms, self.sizes.tolist(), shares, strict=True):
-            found = enclose(share, groups, self._squares(self.merged, term))
+            found = enclose(share, self._squares(self.merged, term))
             for g, (value, square) in enumerate(zip(found, self._squares(self.given, term), strict=True)):
                 error = value.rad + square * size * spread + self.count * max(1.0, size) * TINY
                 totals[g] = totals[g] + Enclosure(value.mid, inflate(error))
@@ -201,10 +187,6 @@ class Sums(ABC):
             underflow = (y.shape[0] + 16) * max(1.0, size) * max(1.0, largest) * TINY
             error += column_mass * (max(value_error, part.error) + size * roundings) + underflow
         return values, inflate(error * (1 + (len(terms) + 2) * U))
-
-    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
-        """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
-        return leaf.features(x)
 
     def in_order(self, task: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """task(item) for every item, in their order; an implementation may work ahead."""

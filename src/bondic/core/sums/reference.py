@@ -21,7 +21,7 @@ class Reference(Sums):
         charges, points, weights = Charges.of(terms, Measure.joined(source.batches()))
         if not points.shape[0]:  # points without weight add exactly nothing
             return [Enclosure(0.0)] * source.groups
-        return charges.total(terms, [[all_pairs(term, points, embedded(term, weights), progress)] for term in terms])
+        return charges.total(terms, [all_pairs(term, points, embedded(term, weights), progress) for term in terms])
 
     def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> Crossed:
         return crossed(term, x, y, columns)

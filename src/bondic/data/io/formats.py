@@ -119,7 +119,7 @@ def _separator(content: bytes, label: str) -> str:
     if b"\x00" in content[:4096]:
         raise InvalidInput(
             f"{label} is not a text file in UTF-8 (it holds zero bytes). Save it as CSV in UTF-8, or give it the ending of its "
-            "real format (.parquet, .npz, .hdf5)."
+            "real format (.parquet, .npz)."
         )
     header = content.lstrip().split(b"\n", 1)[0]
     return max(_SIGNS, key=lambda sign: (header.count(sign.encode()), sign == ","))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bondic.core.errors import InvalidInput, one_line
 from bondic.data._arrays import FloatArray
-from bondic.data.io import hdf5, jsonl, minari, scan, vowpal
+from bondic.data.io import jsonl, minari, scan
 from bondic.data.io.arrow import arrays_table, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
@@ -30,8 +30,6 @@ _FILES: dict[tuple[str, ...], Callable[[Path, Given | None], SourceTable]] = {
     **{form.endings: scan.read_files for form in FORMATS},
     jsonl.SUFFIXES: jsonl.read_jsonl,
     (".npz", ".npy"): lambda path, _: read_npz(path),
-    hdf5.SUFFIXES: lambda path, _: hdf5.read_hdf5(path),
-    vowpal.SUFFIXES: lambda path, _: vowpal.read_vowpal(path),
 }
 KNOWN = tuple(ending for endings in _FILES for ending in endings)
 _OPEN_BANDIT = {"item_id": "actions", "click": "rewards", "propensity_score": "behavior_action_probs"}
@@ -58,8 +56,8 @@ def read_log(
     Parameters
     ----------
     source : path, table or mapping
-        Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ, HDF5 (D4RL, Minari), Vowpal Wabbit's
-        bandit logs; a table (pandas, polars, pyarrow: anything with an Arrow stream); a mapping of arrays.
+        Parquet, CSV or Feather (a file, a folder or a pattern of parts), JSON lines, NPZ; minari:NAME; a
+        table (pandas, polars, pyarrow: anything with an Arrow stream); a mapping of arrays.
     columns : mapping, default None
         Part of a transition -> column, where names are unusual: {"rewards": "payoff", "observations": ["age", "lab_*"]}.
         {"truncations": None} (or terminations) states that the log has none, {"observations": None} that policies know no state.
@@ -155,8 +153,6 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> SourceT
         folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as problem:
         raise InvalidInput(f"{one_line(path, 200)} is not a usable path ({one_line(problem, 200)}).") from problem
-    if folder and minari.is_minari_folder(path):
-        return minari.read_minari_folder(path)
     if not exists or folder:
         return scan.read_files(path, columns)
     if path.stat().st_size == 0:
@@ -167,7 +163,10 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> SourceT
             return reader(path, columns)
     if name.endswith(_PICKLES):
         return _from_pickle(path, trust_pickle, columns)
-    raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(KNOWN)}.")
+    raise InvalidInput(
+        f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(KNOWN)}. For HDF5, Vowpal Wabbit "
+        "and other libraries the page on logs has a few lines."
+    )
 
 
 def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> SourceTable:

@@ -15,7 +15,7 @@ from bondic.data.io.npz import load_arrays
 from bondic.errors import PolicyError, did_you_mean, kind_of, shown
 from bondic.folders import near
 from bondic.modules import import_object, load_pickle
-from bondic.policies.adapters import fitted, onnx, rule
+from bondic.policies.adapters import fitted, rule
 from bondic.policies.protocol import CallableSampler
 from bondic.policies.standard import TablePolicy
 
@@ -34,7 +34,7 @@ def load_policy(
     Parameters
     ----------
     spec : object
-        `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file (.npz, .onnx,
+        `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file (.npz,
         and with `trust_pickle` .pkl, .joblib), or the model itself: an object with `predict`, a function of all states that
         returns probabilities (n, actions) or one action per state (n,), a dict {state: action}, or an action, by its number or
         its name, which is taken everywhere.
@@ -42,9 +42,8 @@ def load_policy(
         Whether pickled files are loaded: they can run code.
     actions : int or sequence, default None
         Number of actions; or their names in the order of the log, for a policy that answers with names.
-    output : {"probabilities", "logits", "actions"}, default None
-        What an ONNX model returns; actions are continuous and deterministic. Of a classifier: "probabilities" draws its action
-        from `predict_proba`, in place of the one that `predict` says.
+    output : {"probabilities"}, default None
+        Of a classifier: "probabilities" draws its action from `predict_proba`, in place of the one that `predict` says.
 
     Examples
     --------
@@ -53,22 +52,20 @@ def load_policy(
     >>> load_policy({0: 1, 1: 0}, actions=2).action_probs(np.array([[0.0], [1.0]])).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    if output not in (None, *onnx.OUTPUTS):
-        raise InvalidInput(f"output={output!r} is not known: 'probabilities', 'logits', or 'actions' (continuous).")
+    if output not in (None, "probabilities"):
+        raise InvalidInput(f"output={output!r} is not known: None, or 'probabilities' of a classifier.")
     if not isinstance(spec, str | Path):
         return adapt(spec, actions, type(spec).__name__, output)
     path, names = Path(spec), () if actions is None or isinstance(actions, int) else tuple(map(str, actions))
     if isinstance(spec, str) and (action := _action(spec, names)) is not None:
         return _named(rule.constant(action), actions)
     if _is_file(path):
-        if path.suffix.lower() == ".onnx" and path.stat().st_size:
-            return onnx.load_onnx(path, output)
         return _from_file(path, actions, output, trust_pickle)
     if isinstance(spec, str) and ":" in spec:
         return adapt(_call_factory(import_object(spec), spec), actions, spec, output)
     raise InvalidInput(
         f"There is no file {one_line(spec, 200)}, and it is not of the form module:object.{near(path)} A policy is "
-        f"module:object, file.py:object, a file .npz, .onnx, .pkl, .joblib, or an action of the log"
+        f"module:object, file.py:object, a file .npz, .pkl, .joblib, or an action of the log"
         f"{f': {shown(names)}.{did_you_mean(str(spec), names)}' if names else '.'}"
     )
 
@@ -148,15 +145,15 @@ def _from_file(path: Path, actions: int | Sequence[Any] | None, output: str | No
     if ending in _PICKLES:
         if not trust_pickle:
             raise InvalidInput(
-                f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Export the policy as ONNX or "
+                f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects). Write a table of it as "
                 "NPZ, or pass trust_pickle=True (--with trust_pickle=yes) if you made the file yourself."
             )
         return adapt(load_pickle(path), actions, path.name, output)
     if ending == ".py":
         raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
     raise InvalidInput(
-        f"{one_line(path.name)}: the ending is not known. A policy file is .npz, .onnx, .pkl or .joblib; what "
-        "torch and stable-baselines3 save is loaded by a function of yours, file.py:object (the page on policies has it)."
+        f"{one_line(path.name)}: the ending is not known. A policy file is .npz, .pkl or .joblib; what "
+        "torch, stable-baselines3 and ONNX save is loaded by a function of yours, file.py:object (the page on policies has it)."
     )
 
 
