@@ -191,7 +191,13 @@ def test_what_a_planner_was_told_is_on_the_first_line():
     log, policy, _, start, terms, _ = KINDS["free propensities"]()
     problem, found = bondic.make_problem(log, policy, start, accept=None, **terms), []
     for first in (0, 20, 60):
-        for told in ({}, {"planned": 100}, {"planned": 1000}, {"max_ratio": 3.0}, {"max_ratio": 2.5, "pilot": 100}):
+        for told in (
+            {},
+            {"planned_rows": 100},
+            {"planned_rows": 1000},
+            {"max_ratio": 3.0},
+            {"max_ratio": 2.5, "pilot": 100},
+        ):
             rows = problem.select(first, len(log))
             found.append((bondic.estimate_interval(rows, method=bondic.Propensities(**told)), first, told))
     best = {end: max(found, key=lambda one: sign * getattr(one[0], end)) for end, sign in (("low", 1), ("high", -1))}

@@ -257,7 +257,7 @@ def test_decisions_that_become_episodes_are_another_plan(tmp_path):
     mixed, state = bondic.Transitions(**columns), tmp_path / "looks.json"
     method = bondic.Default(planned_rows=1000, pilot=100)
     gate(walk_problem(first(mixed, 500)), above=1.0, method=method, state=state)
-    with pytest.warns(bondic.ValidityWarning, match="length of an episode"):
+    with pytest.warns(bondic.ValidityWarning, match="does not stand still"):
         later = walk_problem(mixed)
     with pytest.raises(InvalidInput, match="another chance to be wrong"):
         gate(later, above=1.0, method=method, state=state)

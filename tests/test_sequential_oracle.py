@@ -65,6 +65,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The log does not stand still")
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_bounds_follow_from_the_events(name):
     """With the library's plan, and with models of which a tenth is another state's: the proof is as good, if longer."""

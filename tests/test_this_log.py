@@ -304,6 +304,7 @@ def second(states):
 ASKED = {"gamma": 0.0, "reward_range": (0.0, 1.0)}
 
 
+@pytest.mark.filterwarnings("ignore:The log does not stand still")
 def test_a_monitor_of_a_drift_is_about_the_rows_so_far():
     """And is not rejected by it: a statement of a population is."""
     missed, rejected = 0, 0

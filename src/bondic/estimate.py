@@ -84,7 +84,7 @@ def estimate_interval(
     if progress is not None and not callable(progress):
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
     chosen = as_method(method)
-    if why := degenerate_range(problem):
+    if not problem.policy_in_log and (why := degenerate_range(problem)):
         chosen = WholeRange(why, getattr(chosen, "side", "both"))
     result = chosen.run(problem, float(alpha), progress).with_question(problem)
     if result.proof is None:  # those with a certificate were compared there

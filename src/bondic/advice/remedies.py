@@ -48,7 +48,7 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
     )
     if any(item.name == "propensities" for item in result.assumptions):
         found_by = sentence(result.choices.get("propensities", ""))
-        words = situation.problem.log.inspection.contradicted_propensities or (found_by and f"{found_by}.")
+        words = f"{found_by}." if found_by else situation.problem.log.inspection.contradicted_propensities
         if words:
             yield NextStep("rejected", words, loud=True)
     doubt = f" Begin with the warning about it: {result.warnings[0]}" if result.warnings else ""

@@ -142,7 +142,8 @@ class Default:
         try:
             result, why, others = choice.result(alpha, progress), choice.why, [choice.others]
         except TooFewRows as few:
-            if self.planned_rows is not None or choice.method.name != Propensities.name:
+            bets = choice.method.name == Propensities.name
+            if self.planned_rows is not None or problem.policy_in_log or not bets:
                 raise
             return WholeRange(str(few), self.side).run(problem, alpha, progress)
         if choice.method.name != Propensities.name and Propensities().applies(problem) is None:

@@ -100,8 +100,8 @@ class Course:
         return (
             f"The logged propensities do not fit the logged actions: 1/propensity of action {action}, 0 where another was "
             f"taken, has a mean of 1 if they are right, and {means[when]:.3g} in rows {stops[when] - int(rows[when, 0])} to "
-            f"{stops[when] - 1} (eighths of the log: {bars(means)}, from {means.min():.3g} to {means.max():.3g}). Look at "
-            "how these were logged, and whether that action could be taken in all of these rows."
+            f"{stops[when] - 1} (eighths of the log: {bars(means.tolist())}, from {means.min():.3g} to {means.max():.3g}). Look "
+            "at how these were logged, and whether that action could be taken in all of these rows."
         )
 
     def findings(self, episodes: EpisodeIndex | None) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def _judged(found: Mapping[str, tuple[_Drift | None, bool]], units: str, count: 
     )
     yield Finding(
         "drift", "warn", count, -1,
-        f"{MOVES}: {name} is {high} and {low} (eighths of the log: {bars(drift.means)}). "
+        f"{MOVES}: {name} is {high} and {low} (eighths of the log: {bars(drift.means.tolist())}). "
         f"{_BEHAVIOR if name.startswith('the share') else _WORLD}",
         "Check that rows are in the order of time; for a decision about tomorrow look at the latest rows by themselves.",
     )  # fmt: skip

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from bondic.core.errors import InvalidInput
-from bondic.data._arrays import FloatArray
 
 Severity = Literal["refuse", "warn", "note"]
 
@@ -56,10 +53,10 @@ class Finding:
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def bars(values: FloatArray) -> str:
+def bars(values: Sequence[float]) -> str:
     """A small picture inside a sentence: one block for each value, from the lowest to the highest."""
-    low, width = float(values.min()), float(np.ptp(values)) or 1.0
-    return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / width)] for value in values.tolist())
+    low, width = min(values), (max(values) - min(values)) or 1.0
+    return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / width)] for value in values)
 
 
 def judge(findings: Iterable[Finding], accept: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
