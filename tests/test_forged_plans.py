@@ -194,7 +194,7 @@ def test_what_a_planner_was_told_is_on_the_first_line():
         for told in (
             {},
             {"planned_rows": 100},
-            {"planned_rows": 1000},
+            {"planned_rows": 500},
             {"max_ratio": 3.0},
             {"max_ratio": 2.5, "pilot": 100},
         ):

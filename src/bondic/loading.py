@@ -37,7 +37,7 @@ _HEADER = re.compile(
 
 
 _READING: dict[str, Any] = {
-    "columns": dict[str, str | tuple[str, ...] | None],
+    "columns": dict[str, str | float | tuple[str, ...] | dict[str, float] | None],
     "missing": str | dict[str, float],
     "categorical": str | dict[str, str],
     "categories": dict[str, tuple[str, ...]],
