@@ -9,7 +9,7 @@ proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,7 +86,7 @@ class Course:
         self._turns += np.stack([(step > 0).sum(axis=0), (step < 0).sum(axis=0)], axis=1)
         self._last, self._rows = run[-1:], self._rows + n
 
-    def contradicted(self) -> str:
+    def contradicted(self, name: Callable[[int], str]) -> str:
         """Which propensities do not fit the actions, and where; 1[a = k]/b has mean 1 where b is right. "" if all fit."""
         eighths = np.array_split(np.arange(-(-self._rows // self._length)), _EIGHTHS)
         rows = np.array([self._sums[part, 0].sum() for part in eighths])[:, None]
@@ -98,7 +98,7 @@ class Course:
             return ""
         means, stops = ratios[:, action] / np.maximum(rows[:, 0], 1), np.cumsum(rows[:, 0]).astype(int)
         return (
-            f"The logged propensities do not fit the logged actions: 1/propensity of action {action}, 0 where another was "
+            f"The logged propensities do not fit the logged actions: 1/propensity of {name(action)}, 0 where another was "
             f"taken, has a mean of 1 if they are right, and {means[when]:.3g} in rows {stops[when] - int(rows[when, 0])} to "
             f"{stops[when] - 1} (eighths of the log: {bars(means.tolist())}, from {means.min():.3g} to {means.max():.3g}). Look "
             "at how these were logged, and whether that action could be taken in all of these rows."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,10 +75,9 @@ class Inspection:
         """Rows of every episode."""
         return self._episodes.lengths
 
-    @property
-    def contradicted_propensities(self) -> str:
+    def contradicted_propensities(self, name: Callable[[int], str]) -> str:
         """Which propensities do not fit the actions, and in which rows, in words; "" if all do, or there are none."""
-        return self._course.contradicted()
+        return self._course.contradicted(name)
 
     @property
     def one_step(self) -> bool:
