@@ -97,6 +97,7 @@ experiments: $(VENV)/.stamp-experiments ## the long statistical runs; a page for
 	$(BIN)/python experiments/betting_numbers.py --page out/betting-numbers.md
 	$(BIN)/python experiments/tightness.py --out out/tightness.json --page out/tightness.md
 	$(BIN)/python experiments/real_logs.py --page out/real-logs.md
+	$(BIN)/python experiments/this_log.py --page out/this-log.md
 	$(BIN)/python experiments/ways_out.py --page out/ways-out.md
 	$(BIN)/python experiments/sampled_starts.py
 	$(BIN)/python experiments/allowances.py --workers 2
