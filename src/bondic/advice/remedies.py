@@ -47,9 +47,8 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
         numbers={} if found is None else {"p_value": found.p_value},
     )
     if any(item.name == "propensities" for item in result.assumptions):
-        noticed = sentence(result.choices.get("propensities", ""))
-        words = situation.problem.log.inspection.contradicted_propensities(situation.problem.action_name)
-        words = words or (noticed and f"{noticed}.")
+        noticed, problem = sentence(result.choices.get("propensities", "")), situation.problem
+        words = problem.log.inspection.contradicted_propensities(problem.action_name) or (noticed and f"{noticed}.")
         if words:
             yield NextStep("rejected", words, loud=True)
     doubt = f" Begin with the warning about it: {result.warnings[0]}" if result.warnings else ""
