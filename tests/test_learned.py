@@ -231,7 +231,7 @@ def test_a_mixture_of_one_policy_is_that_policy():
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
     robust = difference_interval(mixture, method=Propensities(max_ratio=4.0))
-    start = next(item.text for item in robust.assumptions if item.name == "start")
+    start = next(item.text for item in robust.assumptions if item.name == "process")
     assert "mean over that distribution" not in start  # its centers know the states
     alike = difference_interval(mixture, question(log).select(90))  # the policies agree in every row
     assert alike.low == pytest.approx(alike.high, abs=0.03)
@@ -243,7 +243,9 @@ def test_a_mixture_of_one_policy_is_that_policy():
         one, other = (difference_interval(rows, method=method) for rows in (mixture, alone))
         assert tuple(one.interval) == pytest.approx(tuple(other.interval), abs=1e-13)
         start = next(
-            item.text for item in difference_interval(mixture, best, method=method).assumptions if item.name == "start"
+            item.text
+            for item in difference_interval(mixture, best, method=method).assumptions
+            if item.name == "process"
         )
         assert "mean over that distribution" not in start
 

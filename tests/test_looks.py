@@ -407,7 +407,7 @@ def test_an_average_over_starts_is_no_population_value_with_predictions():
     plain, robust = (
         difference_interval(problem(2000), method=method) for method in (None, Propensities(max_ratio=4.0))
     )
-    texts = [next(item.text for item in one.assumptions if item.name == "start") for one in (plain, robust)]
+    texts = [next(item.text for item in one.assumptions if item.name == "process") for one in (plain, robust)]
     assert "mean over that distribution, too" in texts[0]
     assert robust.proof.control is not None
     assert "mean over that distribution, too" not in texts[1]

@@ -578,7 +578,7 @@ class TestDoublyRobust(_Case):
 
 
 class TestThisLog(_Case):
-    replayed = ("control", "start")
+    replayed = ("control", "rates")
     method = Propensities(min_propensity=0.2)
 
     def test_rates_from_certified_rows_are_refused(self, answer):

@@ -32,8 +32,8 @@ def list_assumptions(
         _values(problem, ball, rejected),
         *own,
         Assumption("policy", _policy_text(problem), "checked" if problem.exact_answers else "stated"),
-        start_assumption(problem, paid=True),
-        process_assumption(problem),
+        *([] if _of_this_log(problem) else [start_assumption(problem, paid=True)]),
+        process_assumption(problem, _mean_over(problem) if _of_this_log(problem) else ""),
     ]
     return tuple(items)
 
@@ -128,9 +128,7 @@ def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
     given = "state" if len(states) == 1 else f"list of {len(states)} weighted states"
     text = f"The initial distribution is exactly the given {given}."
     if states.kind == "log":
-        used = int((states.weights > 0).sum())
-        which = f"the {used} starts" if used == len(states) else f"the last {used} of {len(states)} starts"
-        text = f"The value is the mean over {which} of this log, wherever they come from."
+        text = _mean_over(problem)
     if states.kind == "sample":
         size = (
             "fixed beforehand"
@@ -140,12 +138,23 @@ def start_assumption(problem: Columns, *, paid: bool = False) -> Assumption:
         text = f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
     if draws:
         text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
-    return Assumption("start", text, "checked" if states.kind == "log" and not draws else "stated")
+    return Assumption("start", text, "stated")
 
 
-def process_assumption(problem: Columns) -> Assumption:
-    """What is added up."""
-    return Assumption("process", _process_text(problem), "stated")
+def _of_this_log(problem: Columns) -> bool:
+    """Whether nothing has to be assumed about starts: the value is the mean over those of the log, without draws."""
+    return problem.initial_states.kind == "log" and not problem.initial_draws
+
+
+def _mean_over(problem: Columns) -> str:
+    count, used = len(problem.initial_states), int((problem.initial_states.weights > 0).sum())
+    which = f"the {used} starts" if used == count else f"the last {used} of {count} starts"
+    return f"The value is the mean over {which} of this log, wherever they come from."
+
+
+def process_assumption(problem: Columns, over: str = "") -> Assumption:
+    """What is added up, and over which starts the mean is taken."""
+    return Assumption("process", f"{_process_text(problem)} {over}".strip(), "stated")
 
 
 def _process_text(problem: Columns) -> str:

@@ -21,7 +21,7 @@ MEANINGS = {
     "checked": "it was tested, and holds",
     "rejected": "the log contradicts it, alone or together with others",
 }
-FRAGILE = ("values", "ratios", "propensities", "data", "world", "rewards", "length", "start")
+FRAGILE = ("values", "ratios", "propensities", "data", "world", "rewards", "length", "episodes", "start")
 """Assumptions by how often they fail in practice."""
 TITLES = {
     "data": "The log is complete and unaltered, in the order of time",
@@ -37,6 +37,8 @@ TITLES = {
     "policy": "What the new policy would do",
     "other policy": "What the other policy does",
     "start": "Where it starts",
+    "rates": "The bets were fixed before",
+    "episodes": "Episodes stand by themselves",
     "length": "How many rows the log has",
     "process": "What the value is",
     "log": "What you accept about the log",

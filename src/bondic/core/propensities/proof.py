@@ -89,7 +89,7 @@ class PropensityProof(Proof):
 
     @property
     def needs_replay(self) -> tuple[str, ...]:
-        chosen = {"control": self.control is not None, "start": bool(self.rates), "bets": self._own_strategy}
+        chosen = {"control": self.control is not None, "rates": bool(self.rates), "bets": self._own_strategy}
         return tuple(name for name, there in chosen.items() if there)
 
     @property
@@ -207,9 +207,9 @@ class PropensityProof(Proof):
             Assumption("values", "Nothing is assumed about q*: no class of functions is used.", "checked"),
             *self._chosen_before(),
             *(Assumption(name, text, "stated") for name, text in self._policies()),
-            self._start(rows),
+            *self._starts(rows),
             Assumption("length", self._length(rows), "stated"),
-            words.process_assumption(rows),
+            words.process_assumption(rows, self._over(rows)),
         )
 
     def _policies(self) -> list[tuple[str, str]]:
@@ -248,25 +248,29 @@ class PropensityProof(Proof):
             found.append(Assumption("bets", "The numbers of the betting strategy were fixed before the log.", "stated"))
         return tuple(found)
 
-    def _start(self, rows: Columns) -> Assumption:
+    def _over(self, rows: Columns) -> str:
+        """Whose situations the mean is over, where that is the certified ones."""
+        if self.value != "contexts":
+            return ""
+        where = f"states of the {len(rows)} certified rows" if self.single(rows) else "starts of the certified episodes"
+        what = "difference of the values" if len(self.estimand.policies) > 1 else "value"
+        text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from."
+        policies = self.estimand.policies
+        paired = self.every_action and len(policies) > 1 and all(policy.answered for policy in policies)
+        if self.changes and self.control is None and not paired:  # there centers know the state
+            text += " If starts are draws of the initial distribution, it is the mean over that distribution, too."
+        return text
+
+    def _starts(self, rows: Columns) -> tuple[Assumption, ...]:
         if self.value == "contexts":
-            where = (
-                f"states of the {len(rows)} certified rows" if self.single(rows) else "starts of the certified episodes"
-            )
-            what = "difference of the values" if len(self.estimand.policies) > 1 else "value"
-            text = f"The {what} is the mean over the {where}: nothing is assumed about where they come from. "
-            policies = self.estimand.policies
-            paired = self.every_action and len(policies) > 1 and all(policy.answered for policy in policies)
-            if self.changes and self.control is None and not paired:  # there centers know the state
-                text += "If starts are draws of the initial distribution, it is the mean over that distribution, too. "
-            text += ("" if self.single(rows) else f"{_EPISODES.strip()} ") + "Rates were fixed without them"
-            return words.fixed_before("start", text, self.provenance, rows)
+            rates = words.fixed_before("rates", "Rates were fixed without the certified rows", self.provenance, rows)
+            return (rates,) if self.single(rows) else (rates, Assumption("episodes", _EPISODES.strip(), "stated"))
         units, more = self._units(rows), "" if self.single(rows) else _EPISODES
         text = f"Given all earlier {units}, the start of one is a draw from the initial distribution, whatever was done before."
         if self.value == "stated starts":
             counted = f"All {units} that start at its states count: nothing is assumed about how often they came."
             text = f"{words.start_assumption(rows).text} {counted}"
-        return Assumption("start", text + more, "stated")
+        return (Assumption("start", text + more, "stated"),)
 
     def single(self, rows: Columns) -> bool:
         """Whether units are rows, not episodes."""
