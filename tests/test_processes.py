@@ -200,7 +200,7 @@ def test_a_worker_that_dies_ends_the_work_in_words(far):
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         pids = [pool.submit(os.getpid).result()]
         with pytest.raises(ExecutorError, match="lost its workers"):
-            answer(far, pool, once(lambda: os.kill(pids[0], signal.SIGKILL)))
+            answer(far, pool, once(lambda: os.kill(pids[0], signal.SIGKILL), share=0.0))
 
 
 # ------------------------------------------------------------------------------------------------- Dask
@@ -285,7 +285,7 @@ def test_an_interrupt_ends_the_tool_and_its_workers(place, tmp_path, number, sen
     deadline = time.monotonic() + 60
     while members(running.pid) < 3 and time.monotonic() < deadline:  # itself and two workers
         time.sleep(0.05)
-    time.sleep(0.5)  # somewhere in the work
+    time.sleep(0.1)  # somewhere in the work
     send(running.pid, number)
     _, err = running.communicate(timeout=30)
     assert running.returncode in (128 + number, 0, 4), err
