@@ -146,21 +146,22 @@ def test_rates_and_the_first_row_are_those_of_the_rows_before(kind, method):
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_lengths_of_episodes_that_adapt_do_not_move_what_is_planned(adaptive):
+@pytest.mark.parametrize(("count", "first"), [(900, 180), (6000, 300)])
+def test_lengths_of_episodes_that_adapt_do_not_move_what_is_planned(count, first, adaptive):
     """Episodes of one step while they pay, of three else: how many there are is told by the rewards."""
     rng, rows = np.random.default_rng(5), []
-    while len(rows) < 900:
-        length = 1 if not adaptive or len(rows) < 300 or rng.random() < 0.5 else 3
+    while len(rows) < count:
+        length = 1 if not adaptive or len(rows) < count // 3 or rng.random() < 0.5 else 3
         rows += [(length, t) for t in range(length)]
-    length, step = (np.array(one) for one in zip(*rows[:900], strict=True))
+    length, step = (np.array(one) for one in zip(*rows[:count], strict=True))
     ids = np.cumsum(step == 0)
     log = bondic.Transitions(
-        np.zeros((900, 1)), rng.integers(0, 2, 900), np.full(900, 0.5), np.zeros((900, 1)), step == length - 1,
-        episode_ids=ids, timesteps=step, behavior_action_probs=np.full(900, 0.5),
+        np.zeros((count, 1)), rng.integers(0, 2, count), np.full(count, 0.5), np.zeros((count, 1)), step == length - 1,
+        episode_ids=ids, timesteps=step, behavior_action_probs=np.full(count, 0.5),
     )  # fmt: skip
     half = bondic.CallablePolicy(lambda states: np.full((len(states), 2), 0.5))
     result = interval(log, Propensities(), policy=half, gamma=0.9, horizon=3)
-    assert result.proof.planned == 900 - result.rows[0]
+    assert (result.rows[0], result.proof.planned) == (first, count - first)
 
 
 # --- which episodes are certified ---------------------------------------------------------------------------
