@@ -22,7 +22,7 @@ from bondic.core.verify import UNREPLAYED, Replayed, Verification
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
-from bondic.errors import ValidityWarning
+from bondic.errors import ValidityWarning, command_words
 from bondic.loading import MAX_ARRAY_BYTES, load_certificate, load_reading, reading_words
 from bondic.modules import import_module
 from bondic.rendering import STATE_WORDS
@@ -37,9 +37,11 @@ def command(certificate: Path, log: str, **options: Any) -> int:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
     reading = _reading(certificate, options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ValidityWarning)  # about the log, not about the certificate
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ValidityWarning)
         rows, loaded = read_rows(log, options, reading=reading, most=LARGE)
+    for one in caught:
+        say(f"warning: {command_words(str(one.message))}", err=True)
     _refuse_unstated_order(found, loaded, reading)
     _refuse_another_log(found, rows)
     initial = _initial(found, rows, loaded, options)

@@ -189,7 +189,7 @@ class Propensities:
         problem, both = prefixes.problem, (prefixes,) if against is None else (prefixes, against)
         budget = self._budget(problem, [one.problem for one in both], proof.budget.alpha)
         proof = replace(proof, budget=budget)
-        single = single_rows(problem, drawn=proof.value == "population")
+        single = single_rows(problem, drawn=proof.drawn)
         every = self._every_action(problem, single, None if against is None else against.problem)
         refuse(every != proof.every_action, "proof.every_action is not what the planner gives.")
         columns = proof.columns(question_of([one.problem for one in both]))

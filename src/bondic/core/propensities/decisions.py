@@ -400,13 +400,6 @@ class SingleDecisions(Decisions):
     def unit_ratios(self) -> FloatArray:
         return self.ratios.values
 
-    def since(self, row: int) -> Self:
-        """The units that begin at a row of the log or after it."""
-        units = int(np.searchsorted(self.start_rows, self.rows.dtype.type(row)))
-        first = self.before(row)
-        later = slice(first, None) if self.consecutive else np.flatnonzero(self.episodes >= units)
-        return self.part(later)
-
     def renumbered(self, episodes: IntArray) -> IntArray:
         """Every row is a unit."""
         return np.arange(episodes.size)
